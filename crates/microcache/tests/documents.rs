@@ -344,6 +344,9 @@ fn check(configuration: &str, document: &str, place: &str) {
         let file = folder.write(secret, "correct-horse-battery-staple-correct");
         fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("it is ours");
     }
+    for page in ["robots.txt", "redirects.txt", "404.html", "5xx.html"] {
+        folder.write(page, "# a file of the site\n");
+    }
     let here = format!("\"{}/", folder.as_str());
     let text = ["\"/etc/microcache/", "\"/run/secrets/microcache/"]
         .into_iter()

@@ -67,6 +67,10 @@ details! {
     AuthenticationRequired = "authentication-required",
     /// Too many requests wait for authentication.
     AuthenticationBusy = "authentication-busy",
+    /// The route redirects.
+    Redirect = "redirect",
+    /// The route has a response of its own.
+    Respond = "respond",
 
     // Forwarding.
 

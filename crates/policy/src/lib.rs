@@ -56,6 +56,7 @@ pub mod time;
 pub mod trace;
 pub mod trust;
 pub mod upgrade;
+pub mod url_template;
 pub mod validate;
 pub mod vary;
 

@@ -4,7 +4,7 @@
 //!   `connection` carries HTTP/1 and TLS, `h2` HTTP/2, both with the formats of [`microcache_wire`]. They hand requests
 //!   to `session`, which knows no wire format.
 //! - **Origins**: [`upstream`] queues requests, balances them over servers and pools connections; `files` serves a
-//!   directory; the push crate serves documents and the Mercure hub; `watched` refreshes pages that have subscribers.
+//!   directory; `rewriting` changes paths before either; the push crate serves documents and the Mercure hub; `watched` refreshes pages that have subscribers.
 //! - **Configuration**: [`config`] defines every option once. A reload (`control`) builds new shared state (`shared`)
 //!   with the same cache, permits and counters; a connection compares one number between two requests and switches then.
 //! - **Upgrade**: `control` starts another process and hands it the sockets over its standard input (`lifecycle`). The old
@@ -25,6 +25,7 @@ mod metrics;
 mod observe;
 mod passwords;
 mod rates;
+mod rewriting;
 mod server;
 mod session;
 mod shared;
@@ -51,7 +52,7 @@ pub use observe::{
 pub use server::{Server, ServerError, Started, Summary};
 pub use session::explaining::{
     BuiltinService, FetchedResponse, InvalidRequest, ParsedRequest, RateLimitState,
-    RequestExplanation, SimulatedRequest,
+    RequestExplanation, RouteResponse, SimulatedRequest,
 };
 pub use session::{FinalResponse, FinishedRequest, TraceState};
 pub use tls::{

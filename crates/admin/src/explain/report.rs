@@ -126,6 +126,9 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
     if let (Some(place), None) = (outlook.hosted, outlook.own) {
         return builtin_routes::sentence(place, outlook);
     }
+    if let Some(response) = &outlook.route_response {
+        return format!("The request is {}.", steps::route_response(response));
+    }
     let explanation = explained.decision.explanation();
     let first = match (outlook.own, explained.decision) {
         (Some(own), _) => format!(

@@ -6,7 +6,7 @@ use microcache_policy::{
     Detail, Explanation, Fields, Forward, Handling, Millis, OmittedFields, Reuse,
     RevalidationReason, cookies, key,
 };
-use microcache_proxy::{ParsedRequest, RateLimitState, RequestExplanation};
+use microcache_proxy::{ParsedRequest, RateLimitState, RequestExplanation, RouteResponse};
 use serde_json::{Value, json};
 
 use super::builtin_routes;
@@ -23,6 +23,10 @@ pub(super) fn steps(outlook: &RequestExplanation) -> Vec<ExplanationStep> {
         "the first route whose conditions match",
     )];
     steps.extend(outlook.rated.as_ref().map(rated));
+    if let Some(response) = &outlook.route_response {
+        steps.push(route_response_step(response));
+        return steps;
+    }
     if let Some(own) = outlook.own {
         steps.push(ExplanationStep::of(
             "answered by Microcache, not forwarded",
@@ -35,6 +39,7 @@ pub(super) fn steps(outlook: &RequestExplanation) -> Vec<ExplanationStep> {
         return steps;
     }
     steps.push(handling_step(request, explained));
+    steps.extend(outlook.rewritten.as_deref().map(rewritten_step));
     if let Decision::Pass(..) = explained.decision {
         return steps;
     }
@@ -102,6 +107,32 @@ fn left_out(explained: &Explained) -> Option<ExplanationStep> {
             "the response is shared, and these fields describe one client",
         )
     })
+}
+
+/// Response of the route itself.
+fn route_response_step(response: &RouteResponse) -> ExplanationStep {
+    let message = route_response(response);
+    match response.location {
+        Some(_) => ExplanationStep::new(message, "the route has `redirect`"),
+        None => ExplanationStep::new(message, "the route has `respond`"),
+    }
+}
+
+/// Describes the response of the route itself.
+pub(super) fn route_response(response: &RouteResponse) -> String {
+    let RouteResponse { status, location } = response;
+    match location {
+        Some(location) => format!("redirected to `{}` with {status}", text(location)),
+        None => format!("answered with {status} by the route, not forwarded"),
+    }
+}
+
+/// Path that the origin is asked for.
+fn rewritten_step(target: &[u8]) -> ExplanationStep {
+    ExplanationStep::new(
+        format!("the origin is asked for `{}`", text(target)),
+        "the route, or the URL of the origin, changes the path; the key has the client's",
+    )
 }
 
 /// Rate limit of the route.

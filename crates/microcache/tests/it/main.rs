@@ -51,6 +51,7 @@ mod recipes;
 mod refusals;
 mod reload;
 mod routes;
+mod routing;
 mod safe_rules;
 mod semantics;
 mod shared_fetch;

@@ -29,6 +29,8 @@ impl Detail {
             Self::AccessDenied => ACCESS_DENIED,
             Self::AuthenticationRequired => AUTHENTICATION_REQUIRED,
             Self::AuthenticationBusy => AUTHENTICATION_BUSY,
+            Self::Redirect => REDIRECT,
+            Self::Respond => RESPOND,
             Self::Refused => REFUSED,
             Self::HitForMiss => HIT_FOR_MISS,
             Self::Withheld => WITHHELD,
@@ -130,6 +132,12 @@ const AUTHENTICATION_REQUIRED: Explanation =
 
 const AUTHENTICATION_BUSY: Explanation =
     Explanation::of("too many requests wait for authentication").by("RFC 9110 §11.4");
+
+const REDIRECT: Explanation =
+    Explanation::of("the route redirects").unless("change `redirect` of the route");
+
+const RESPOND: Explanation =
+    Explanation::of("the route has a response of its own").unless("change `respond` of the route");
 
 const REFUSED: Explanation = Explanation::of(
             "the origin rejected this client (4xx other than 404 and 410), which does not apply to other clients",

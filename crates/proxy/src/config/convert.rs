@@ -4,18 +4,20 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use microcache_policy::Rules;
 use microcache_policy::rules::Query;
+use microcache_policy::url_template::UrlTemplate;
 
 use super::access::AddressRules;
 use super::include::Document;
 use super::itself::note_itself;
 use super::mistake::{Mistake, Mistakes, Report};
 use super::options::{
-    ACCESS, ACME, ADMIN, ASKING, COMPRESSION, FILES, GROUP, HEADERS, INCLUDE, LIMITS, LOGS,
-    MERCURE, ORIGIN, Otherwise, PUSH, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS,
-    abouts, check_compression, flags, set_defaults,
+    ACCESS, ACME, ADMIN, ANSWERS, ASKING, COMPRESSION, ERROR_PAGES, FILES, GROUP, HEADERS, INCLUDE,
+    LIMITS, LOGS, MERCURE, ORIGIN, Otherwise, PUSH, REDIRECTS, REWRITING, ROUTE, RULES, RouteDraft,
+    SERVER, SERVERS, TIERS, TLS, abouts, check_compression, exclusive, flags, set_defaults,
 };
 use super::place::Place;
 use super::raw::{self, Table, Value};
+use super::redirect_loops::looping_url;
 use super::route::{GoesTo, Route};
 use super::scripts::check_scripts;
 use super::settings::{Settings, Tables};
@@ -177,6 +179,7 @@ impl<'a> Draft<'a> {
         set_defaults(ACCESS, &mut draft.route);
         set_defaults(COMPRESSION, &mut draft.route);
         set_defaults(HEADERS, &mut draft.route);
+        set_defaults(ERROR_PAGES, &mut draft.route);
         set_defaults(FILES, &mut draft.route);
         set_defaults(GROUP, &mut draft.group);
         draft
@@ -198,6 +201,8 @@ impl<'a> Draft<'a> {
         table.apply(ACCESS, &mut self.route, mistakes);
         table.apply(COMPRESSION, &mut self.route, mistakes);
         table.apply(HEADERS, &mut self.route, mistakes);
+        table.apply(REDIRECTS, &mut self.route, mistakes);
+        table.apply(ERROR_PAGES, &mut self.route, mistakes);
         table.apply(GROUP, &mut self.group, mistakes);
         table.apply(ORIGIN, &mut self.origin.servers, mistakes);
         self.origin_urls = table.get("origin").or(self.origin_urls);
@@ -267,8 +272,9 @@ impl<'a> Draft<'a> {
         self.read_upstreams(mistakes);
         self.read_routes(mistakes);
         let routes = &self.config.routes;
-        let has_files = |route: &Route| matches!(route.goes_to, GoesTo::Files(_));
-        if self.config.upstreams.is_empty() && !routes.iter().any(has_files) {
+        let needs_no_origin =
+            |route: &Route| matches!(route.goes_to, GoesTo::Files(_)) || route.answers_itself();
+        if self.config.upstreams.is_empty() && !routes.iter().any(needs_no_origin) {
             mistakes.note(no_origin(has_file));
         }
         self.config
@@ -316,12 +322,16 @@ impl<'a> Draft<'a> {
                 read.push(route);
             }
         }
-        let read = read.into_iter().map(|read| read.route.route);
-        self.config.routes = read.collect();
+        let (places, read): (Vec<_>, Vec<_>) = read
+            .into_iter()
+            .map(|read| (read.match_place, read.route.route))
+            .unzip();
+        self.config.routes = read;
         let routes = &self.config.routes;
         if !routes.iter().any(|route| route.matcher.is_everything()) {
             self.add_default_route(mistakes);
         }
+        self.note_loops(&places, mistakes);
         let mut own = self.config.push.routes(&self.config.routes);
         for route in &mut own {
             route.addresses.clone_from(&self.route.route.addresses);
@@ -332,11 +342,30 @@ impl<'a> Draft<'a> {
         routes.for_each(Route::settle_authentication);
     }
 
+    /// Notes redirects that lead back to themselves.
+    fn note_loops(&self, places: &[Place], mistakes: &mut Mistakes) {
+        let Config { routes, tls, .. } = &self.config;
+        let has_tls = !tls.listen.is_empty();
+        for (route, place) in places
+            .iter()
+            .enumerate()
+            .filter(|(it, _)| routes[*it].redirects())
+        {
+            if let Some(url) = looping_url(routes, route, has_tls) {
+                let what = format!("`{url}` is redirected over and over");
+                mistakes.note(
+                    Mistake::new(place, what)
+                        .remedy("exclude the target, as match = { not = { path = \"/new\" } }"),
+                );
+            }
+        }
+    }
+
     /// Adds the route for all other requests, which go to the default group.
     fn add_default_route(&mut self, mistakes: &mut Mistakes) {
         if let Some(upstream) = self.default_group() {
             let mut rest = self.route.route.clone();
-            rest.goes_to = GoesTo::Upstream(upstream);
+            self.set_upstream(&mut rest, upstream);
             "default".clone_into(&mut rest.name);
             self.config.routes.push(rest);
         } else if let Some(value) = self.routes.or(self.upstreams) {
@@ -367,6 +396,8 @@ impl<'a> Draft<'a> {
         let before = mistakes.count();
         table.apply(ROUTE, &mut route, mistakes);
         table.apply(FILES, &mut route, mistakes);
+        table.apply(ANSWERS, &mut route, mistakes);
+        table.apply(REWRITING, &mut route, mistakes);
         let matcher_is_good = mistakes.count() == before;
         table.apply(RULES, &mut route, mistakes);
         table.apply(ASKING, &mut route, mistakes);
@@ -379,6 +410,8 @@ impl<'a> Draft<'a> {
         table.apply(ACCESS, &mut route, mistakes);
         table.apply(COMPRESSION, &mut route, mistakes);
         table.apply(HEADERS, &mut route, mistakes);
+        table.apply(REDIRECTS, &mut route, mistakes);
+        table.apply(ERROR_PAGES, &mut route, mistakes);
         self.find_destination(&mut route, value, &table, mistakes);
         check_rate(&route, &table, mistakes);
         self.check_max_object(&route, &table, mistakes);
@@ -407,6 +440,25 @@ impl<'a> Draft<'a> {
         table: &Table<'_>,
         mistakes: &mut Mistakes,
     ) {
+        if let Some((name, answer)) = route.answer.take() {
+            let rewriting = REWRITING.iter().map(|option| option.about.name);
+            for other in ["upstream", "root", "index", "precompressed"]
+                .into_iter()
+                .chain(rewriting)
+            {
+                if let Some(value) = table.get(other) {
+                    mistakes.note(exclusive(&value.place, other, name));
+                }
+            }
+            if let GoesTo::Redirect(redirect) = &answer {
+                check_captures(&redirect.to, name, &route.route, table, mistakes);
+            }
+            route.route.goes_to = answer;
+            return;
+        }
+        if let Some(to) = &route.route.rewrite.to {
+            check_captures(to, "rewrite", &route.route, table, mistakes);
+        }
         if table.get("root").is_none() {
             for name in ["index", "precompressed", "otherwise"] {
                 if let Some(value) = table.get(name) {
@@ -418,7 +470,7 @@ impl<'a> Draft<'a> {
                 }
             }
             if let Some(upstream) = self.upstream_of(route, value, mistakes) {
-                route.route.goes_to = GoesTo::Upstream(upstream);
+                self.set_upstream(&mut route.route, upstream);
             }
             return;
         }
@@ -450,6 +502,14 @@ impl<'a> Draft<'a> {
                 None => GoesTo::Files(root),
             };
         }
+    }
+
+    /// Sets the upstream group of a route. The path in the URLs of its servers is added to that of each request.
+    fn set_upstream(&self, route: &mut Route, upstream: usize) {
+        route.goes_to = GoesTo::Upstream(upstream);
+        let server = self.config.upstreams[upstream].servers.first();
+        let path = server.map_or("", |server| &server.path);
+        route.rewrite.add.insert_str(0, path);
     }
 
     fn upstream_of(
@@ -554,14 +614,36 @@ fn check_rate(draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes) {
 
 /// Notes caching options of a route that caches nothing.
 fn check_pass(draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes) {
-    if !draft.route.pass {
-        return;
-    }
+    let by = match draft.route.goes_to {
+        GoesTo::Redirect(_) => "redirect",
+        GoesTo::Respond(_) => "respond",
+        _ if draft.route.pass => "pass = true",
+        _ => return,
+    };
     for about in abouts(RULES).into_iter().chain(abouts(COMPRESSION)) {
         if let Some(value) = table.get(about.name).filter(|_| about.name != "pass") {
-            let what = format!("`{}` has no effect with `pass = true`", about.name);
+            let what = format!("`{}` has no effect with `{by}`", about.name);
             mistakes.note(Mistake::new(&value.place, what));
         }
+    }
+}
+
+/// Notes a `{1}` without a star of the path that it could stand for.
+fn check_captures(
+    to: &UrlTemplate,
+    option: &'static str,
+    route: &Route,
+    table: &Table<'_>,
+    mistakes: &mut Mistakes,
+) {
+    if let Some(value) = table.get(option)
+        && to.captures() > route.matcher.stars()
+    {
+        let what = format!("`{{{}}}` stands for no star", to.captures());
+        mistakes
+            .note(Mistake::new(&value.place, what).remedy(
+                "every path in `match` needs so many stars, as path = \"/blog/*\" for {1}",
+            ));
     }
 }
 

@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use super::option::{About, Form, Unset};
 use super::options::{
-    ACCESS, ACME, ADMIN, ASKING, BASIC_AUTH, CERTIFICATE, COMPRESSION, FILES, GROUP, HEADERS,
-    HEALTH_CHECK, INCLUDE, KEY, LIMITS, LOGS, MATCH, MERCURE, ORIGIN, PUSH, QUERY, REQUEST_HEADERS,
-    RESPONSE_HEADERS, ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
+    ACCESS, ACME, ADMIN, ANSWERS, ASKING, BASIC_AUTH, CERTIFICATE, COMPRESSION, ERROR_PAGES, FILES,
+    GROUP, HEADERS, HEALTH_CHECK, INCLUDE, KEY, LIMITS, LOGS, MATCH, MERCURE, ORIGIN, PUSH, QUERY,
+    REDIRECT, REDIRECTS, REQUEST_HEADERS, RESPOND, RESPONSE_HEADERS, REWRITE, REWRITING, ROUTE,
+    RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
 };
 
 const WIDTH: usize = 96;
@@ -90,10 +91,12 @@ pub fn sample() -> String {
     settings(&mut out, &abouts(COMPRESSION));
     section(
         &mut out,
-        "Header fields",
-        "For all routes; a route inherits them by name, and may change them.",
+        "Header fields, redirects and error pages",
+        "For all routes; a route may override it.",
     );
     settings(&mut out, &abouts(HEADERS));
+    settings(&mut out, &abouts(REDIRECTS));
+    settings(&mut out, &abouts(ERROR_PAGES));
     section(
         &mut out,
         "Origin (backend)",
@@ -118,6 +121,13 @@ pub fn sample() -> String {
     out.push_str("#ttl = \"10s\"\n\n#[[routes]]\n#match = { path = \"/static/*\" }\n");
     settings(&mut out, &abouts(FILES));
     out.push_str("\n#[[routes]]\n#match = { path = \"/admin/*\" }\n#pass = true\n");
+    let answers = abouts(ANSWERS);
+    out.push_str("\n#[[routes]]\n#match = { path = \"/old/*\" }\n");
+    settings(&mut out, &answers[..1]);
+    out.push_str("\n#[[routes]]\n#match = { path = \"/gone/*\" }\n");
+    settings(&mut out, &answers[1..]);
+    out.push_str("\n#[[routes]]\n#match = { path = \"/api/*\" }\n#upstream = \"app\"\n");
+    settings(&mut out, &abouts(REWRITING)[..2]);
     out
 }
 
@@ -294,6 +304,20 @@ fn of_headers(out: &mut String) {
         &abouts(REQUEST_HEADERS),
         "request_headers.",
     );
+    chapter(
+        out,
+        "Lists of redirects",
+        "At the top of the file and flags, for all routes; in `[[routes]]`, for one. See [routing](routing.md#lists-of-redirects).",
+        &abouts(REDIRECTS),
+        "",
+    );
+    chapter(
+        out,
+        "Error pages",
+        "At the top of the file, for all routes; in `[[routes]]`, for one. See [routing](routing.md#error-pages).",
+        &abouts(ERROR_PAGES),
+        "",
+    );
 }
 
 fn of_upstreams_and_routes(out: &mut String) {
@@ -332,6 +356,41 @@ fn of_upstreams_and_routes(out: &mut String) {
         "A route may serve a directory instead of an upstream group, or before one, as in `root = \"/var/www/site\"`.",
         &abouts(FILES),
         "routes.",
+    );
+    chapter(
+        out,
+        "`[[routes]]` that answers itself",
+        "A route may answer itself, without an upstream group. See [routing](routing.md).",
+        &abouts(ANSWERS),
+        "routes.",
+    );
+    chapter(
+        out,
+        "`redirect`",
+        "The redirect of a route.",
+        &abouts(REDIRECT),
+        "redirect.",
+    );
+    chapter(
+        out,
+        "`respond`",
+        "The response of a route.",
+        &abouts(RESPOND),
+        "respond.",
+    );
+    chapter(
+        out,
+        "`[[routes]]` with another path",
+        "A route may ask its upstream group, or its directory, for another path than the client's. See [routing](routing.md#rewrite).",
+        &abouts(REWRITING),
+        "routes.",
+    );
+    chapter(
+        out,
+        "`rewrite`",
+        "The path for the origin.",
+        &abouts(REWRITE),
+        "rewrite.",
     );
     chapter(
         out,

@@ -111,6 +111,19 @@ impl Matcher {
             && !self.not.iter().any(|it| it.matches(input))
     }
 
+    /// Returns the text that the stars of the first pattern that matches a raw path stand for.
+    pub(super) fn captures<'a>(&self, path: &'a [u8]) -> Vec<&'a [u8]> {
+        let mut patterns = self.paths.iter();
+        patterns
+            .find_map(|pattern| pattern.captures(path))
+            .unwrap_or_default()
+    }
+
+    /// Returns the number of stars that all path patterns have at least.
+    pub(super) fn stars(&self) -> usize {
+        self.paths.iter().map(Glob::stars).min().unwrap_or(0)
+    }
+
     #[cfg(test)]
     pub(crate) fn set_for_test(&mut self, host: &str, path: &str) {
         self.hosts = HostPattern::parse(host).into_iter().collect();
@@ -156,11 +169,17 @@ impl Matcher {
     /// Returns whether requests for one url may match or not: its responses are stored apart from those of other
     /// routes.
     pub(crate) fn goes_by_more_than_url(&self) -> bool {
+        self.goes_by_request()
+            || self.scheme.is_some()
+            || self.parts().any(Self::goes_by_more_than_url)
+    }
+
+    /// Returns whether it asks for a field, a cookie, a parameter or the client's address.
+    pub(super) fn goes_by_request(&self) -> bool {
         let conditions = [&self.headers, &self.cookies, &self.queries];
         conditions.iter().any(|it| !it.is_empty())
             || !self.clients.is_empty()
-            || self.scheme.is_some()
-            || self.parts().any(Self::goes_by_more_than_url)
+            || self.parts().any(Self::goes_by_request)
     }
 
     /// Returns whether it has alternatives or exceptions.

@@ -7,15 +7,17 @@ use crate::upstream::settings::{OriginProtocol, ServerAddress};
 /// Longest path of a Unix socket, in bytes (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
 
-/// The address in an origin's URL.
+/// The address and path in an origin's URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OriginUrl {
     pub(super) address: ServerAddress,
+    /// The path without a slash at its end.
+    pub(super) path: String,
     pub(super) protocol: OriginProtocol,
 }
 
 impl OriginUrl {
-    /// Parses `http://host:port`, or `http://unix:/path`, which is also `unix:///path`. The other schemes are `https`,
+    /// Parses `http://host:port`, with a path or without, or `http://unix:/path`, which is also `unix:///path`. The other schemes are `https`,
     /// without sockets, and `fastcgi`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = text.split_once("://") else {
@@ -35,12 +37,18 @@ impl OriginUrl {
             (Some(path), _) => return Self::socket(path, protocol),
             (None, _) => {}
         }
-        let authority = rest.strip_suffix('/').unwrap_or(rest);
-        if authority.contains(['/', '?', '#']) {
+        if rest.contains(['?', '#']) {
             return Err(
-                "an origin is a host and a port: remove the path, since requests have their own"
-                    .to_owned(),
+                "remove `?`, `#` and what follows them: requests have their own".to_owned(),
             );
+        }
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let path = path.trim_end_matches('/').to_owned();
+        let mut segments = path.split('/').skip(1);
+        if segments.any(|it| matches!(it, "" | "." | ".."))
+            || !path.bytes().all(|b| b.is_ascii_graphic())
+        {
+            return Err("write the path encoded, without empty segments, `.` and `..`".to_owned());
         }
         if authority.contains('@') {
             return Err("remove user name and password".to_owned());
@@ -50,6 +58,7 @@ impl OriginUrl {
         let host = host.trim_matches(['[', ']']).to_ascii_lowercase();
         Ok(Self {
             address: ServerAddress::Tcp { host, port },
+            path,
             protocol,
         })
     }
@@ -58,6 +67,7 @@ impl OriginUrl {
     fn socket(path: &str, protocol: OriginProtocol) -> Result<Self, String> {
         Ok(Self {
             address: ServerAddress::Unix(socket_path(path)?),
+            path: String::new(),
             protocol,
         })
     }
@@ -106,8 +116,8 @@ fn write_with_scheme(text: &str) -> String {
         _ => format!("http://{authority}"),
     };
     match path {
-        "" | "/" => format!("write {url}"),
-        _ => format!("write {url} without {path}: requests have paths of their own"),
+        "/" => format!("write {url}"),
+        _ => format!("write {url}{path}"),
     }
 }
 
@@ -160,6 +170,8 @@ mod tests {
         check("http://[::1]", "::1", 80);
         check("https://a", "a", 443);
         check("https://a:8443", "a", 8443);
+        assert_eq!(OriginUrl::parse("http://a:81/b/c/").unwrap().path, "/b/c");
+        assert_eq!(OriginUrl::parse("http://a/").unwrap().path, "");
         check("fastcgi://a", "a", 9000);
         let protocol = |text| OriginUrl::parse(text).unwrap().protocol;
         assert_eq!(protocol("https://a"), OriginProtocol::Https);
@@ -190,15 +202,14 @@ mod tests {
         check("localhost:3000", "write http://localhost:3000");
         check("3000", "write http://localhost:3000");
         check(":3000", "write http://localhost:3000");
-        check(
-            "127.0.0.1:3000/app",
-            "write http://127.0.0.1:3000 without /app",
-        );
+        check("127.0.0.1:3000/app", "write http://127.0.0.1:3000/app");
         check("3000/", "write http://localhost:3000");
-        check("/app", "write http://HOST:PORT without /app");
+        check("/app", "write http://HOST:PORT/app");
         check("ftp://a", "http://");
-        check("http://a/b", "path");
-        check("http://a?b", "path");
+        check("http://a/b?c", "requests have their own");
+        check("http://a?b", "requests have their own");
+        check("http://a/b/../c", "without empty segments");
+        check("http://a//b", "without empty segments");
         check("http://u:p@a", "password");
         check("http://a:0", "1 to 65535");
         check("http://a:99999", "1 to 65535");

@@ -62,6 +62,26 @@ impl Glob {
         glob::matches(self.text.as_bytes(), path)
     }
 
+    /// Returns the text that the stars stand for, if the pattern matches the whole of `path`.
+    pub(super) fn captures<'a>(&self, path: &'a [u8]) -> Option<Vec<&'a [u8]>> {
+        glob::captures(self.text.as_bytes(), path)
+    }
+
+    /// Returns a path that matches, with this text for the stars.
+    pub(super) fn example(&self, star: &str) -> String {
+        let path = self.text.replace('*', star);
+        if path.starts_with('/') {
+            path
+        } else {
+            format!("/{path}")
+        }
+    }
+
+    /// Returns the number of stars.
+    pub(super) fn stars(&self) -> usize {
+        self.text.matches('*').count()
+    }
+
     /// Returns the first segment of the paths that match, as [`first_segment`] does, if it is always the same.
     pub(super) fn segment(&self) -> Option<&[u8]> {
         let text = self.text.as_bytes();
@@ -161,6 +181,11 @@ impl HostPattern {
                 .checked_sub(end.len())
                 .is_some_and(|at| at > 0 && host[at..].eq_ignore_ascii_case(end.as_bytes())),
         }
+    }
+
+    /// Returns a host that matches, with this text for the star.
+    pub(super) fn example(&self, star: &str) -> String {
+        self.text.replace('*', star)
     }
 
     /// Returns the host, if it is no pattern.

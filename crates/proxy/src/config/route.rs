@@ -1,5 +1,8 @@
 //! Routes: their destinations and rules.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use microcache_policy::browser_cache::BrowserCache;
 use microcache_policy::field_edits::FieldEdits;
 use microcache_policy::rules::Query;
@@ -8,9 +11,15 @@ use microcache_policy::{Fields, KeyRules, Rules};
 use super::access::AddressRules;
 use super::basic_auth::BasicAuth;
 use super::condition::Condition;
+use super::error_pages::ErrorPages;
+use super::fixed_response::FixedResponse;
 use super::matcher::Matcher;
 use super::pattern::Glob;
+use super::place::Place;
 use super::rate::Rate;
+use super::redirect::Redirect;
+use super::redirect_list::RedirectList;
+use super::rewrite::Rewrite;
 use crate::files::{NamedDirectory, Root};
 
 /// A route: its conditions, its destination, and its rules.
@@ -28,10 +37,18 @@ pub struct Route {
     pub collapse: bool,
     /// Change notifications for its pages.
     pub watch: Watching,
+    /// Redirects of single URLs.
+    pub redirects: Option<Arc<RedirectList>>,
+    /// The file with them.
+    pub(super) redirects_file: Option<(PathBuf, Place)>,
+    /// The change of paths on the way to the origin.
+    pub rewrite: Rewrite,
     /// Changes of the fields of responses.
     pub response_headers: Vec<FieldEdits>,
     /// Directories whose files the application may name.
     pub x_accel: Vec<NamedDirectory>,
+    /// Pages in place of error responses.
+    pub error_pages: ErrorPages,
     /// Lifetimes for browsers.
     pub browser: BrowserCache,
     /// Conditions under which a request bypasses the cache.
@@ -73,6 +90,10 @@ pub enum GoesTo {
     Files(Root),
     /// A directory of static files, and the upstream group with this index for all else.
     FilesFirst(Root, usize),
+    /// Another URL, in the response of the route itself.
+    Redirect(Redirect),
+    /// Nowhere: the route itself responds.
+    Respond(FixedResponse),
     /// Documents of the push cache.
     Push,
     /// Event streams about documents and pages.
@@ -103,8 +124,12 @@ impl Route {
             pass: false,
             collapse: false,
             watch: Watching::Off,
+            redirects: None,
+            redirects_file: None,
+            rewrite: Rewrite::default(),
             response_headers: Vec::new(),
             x_accel: Vec::new(),
+            error_pages: ErrorPages::default(),
             browser: BrowserCache::default(),
             bypass: Vec::new(),
             max_object: None,
@@ -143,6 +168,21 @@ impl Route {
             self.rules.request.removed_fields.push("authorization");
             self.rules.key.route = Some(self.name.clone());
         }
+    }
+
+    /// Returns whether the route itself answers every request.
+    pub(crate) const fn answers_itself(&self) -> bool {
+        matches!(self.goes_to, GoesTo::Redirect(_) | GoesTo::Respond(_))
+    }
+
+    /// Returns whether the route answers some requests.
+    pub(crate) const fn may_answer(&self) -> bool {
+        self.answers_itself() || self.redirects.is_some()
+    }
+
+    /// Returns whether the route redirects.
+    pub(super) const fn redirects(&self) -> bool {
+        matches!(self.goes_to, GoesTo::Redirect(_))
     }
 
     /// Returns whether a bypass condition holds for a request.

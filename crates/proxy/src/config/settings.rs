@@ -3,8 +3,8 @@
 use super::mistake::{Mistake, Mistakes, Report};
 use super::option::About;
 use super::options::{
-    ACCESS, ADMIN, ASKING, COMPRESSION, FILES, GROUP, HEADERS, INCLUDE, LOGS, ORIGIN, PUSH, ROUTE,
-    RULES, SERVERS, TIERS, abouts, top_level,
+    ACCESS, ADMIN, ANSWERS, ASKING, COMPRESSION, ERROR_PAGES, FILES, GROUP, HEADERS, INCLUDE, LOGS,
+    ORIGIN, PUSH, REDIRECTS, REWRITING, ROUTE, RULES, SERVERS, TIERS, abouts, top_level,
 };
 use super::place::Place;
 use super::raw::{Plain, Value};
@@ -87,11 +87,15 @@ impl Tables<'_> {
             let mine: Vec<_> = own.into_iter().collect();
             self.all(&abouts(ROUTE), &mine)
                 .chain(self.all(&abouts(FILES), &mine))
+                .chain(self.all(&abouts(ANSWERS), &mine))
+                .chain(self.all(&abouts(REWRITING), &mine))
                 .chain(self.all(&abouts(RULES), &with(own, top)))
                 .chain(self.all(&abouts(ASKING), &with(own, top)))
                 .chain(self.all(&abouts(ACCESS), &with(own, top)))
                 .chain(self.all(&abouts(COMPRESSION), &with(own, top)))
                 .chain(self.all(&abouts(HEADERS), &with(own, top)))
+                .chain(self.all(&abouts(REDIRECTS), &with(own, top)))
+                .chain(self.all(&abouts(ERROR_PAGES), &with(own, top)))
                 .collect()
         };
         let names = config.upstreams.iter().map(|group| &group.name);

@@ -903,7 +903,7 @@ fn the_sample_loads_as_it_is_and_with_every_setting_switched_on() {
         let config = read(&without);
         assert_eq!(config.upstreams.len(), 2);
         // Four of them are those of the Mercure hub, the documents and the watch endpoint.
-        assert_eq!(config.routes.len(), 8);
+        assert_eq!(config.routes.len(), 11);
     }
     for about in options::top_level() {
         let setting = format!("\n{} = ", about.name);
@@ -1007,6 +1007,9 @@ fn all_options() -> Vec<option::About> {
     all.extend(options::abouts(options::MATCH));
     all.extend(options::abouts(options::KEY));
     all.extend(options::abouts(options::QUERY));
+    all.extend(options::abouts(options::REDIRECT));
+    all.extend(options::abouts(options::RESPOND));
+    all.extend(options::abouts(options::REWRITE));
     all
 }
 

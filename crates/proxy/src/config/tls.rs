@@ -114,6 +114,7 @@ impl Config {
         self.admin.check_files(&self.settings, &mut mistakes);
         self.push.read_files(&mut mistakes);
         self.read_users(&mut mistakes);
+        self.read_content(&mut mistakes);
         if self.tls.is_on() {
             self.read_for_clients(&mut mistakes);
         }

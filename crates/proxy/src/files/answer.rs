@@ -203,8 +203,8 @@ impl FileRepresentation {
     }
 }
 
-/// Text is labelled as UTF-8.
-fn media_type(path: &Path) -> String {
+/// Returns the media type of a file by its suffix. Text is labelled as UTF-8.
+pub(crate) fn media_type(path: &Path) -> String {
     let kind = mime_guess::from_path(path).first_or_octet_stream();
     if kind.type_() == "text" && kind.get_param("charset").is_none() {
         format!("{kind}; charset=utf-8")

@@ -21,8 +21,8 @@ use microcache_engine::origin::BoxFuture;
 use microcache_engine::{Body, Clock, Origin, OriginError, OriginRequest, OriginResponse};
 use tokio::task::spawn_blocking;
 
-pub(crate) use answer::bare;
 use answer::{FileRequest, answer, answer_if_found};
+pub(crate) use answer::{bare, media_type};
 pub(crate) use lookup::{FoundPath, find, open_root};
 pub(crate) use path::{is_hidden, named};
 pub(crate) use root::Root;

@@ -102,7 +102,11 @@ impl Session {
             if !is_right {
                 return Ok(session.wrong_password(found.route, &incoming, now));
             }
-            match session.from_cache(found, &incoming.as_request(), now) {
+            let request = incoming.as_request();
+            if let Some(response) = session.route_response(found.route, &request, now) {
+                return Ok(response);
+            }
+            match session.from_cache(found, &request, now) {
                 Reply::Now(response) => Ok(response),
                 Reply::Deferred(DeferredRequest {
                     wanted: DeferredSource::Forward(ForwardSource::Origin(plan)),

@@ -29,9 +29,12 @@ impl Session {
         if let Some(page) = self.beyond_rate(found.route, RateOf::Requests, request, now) {
             return Some(Reply::Now(page));
         }
-        if self.shared.controls_access {
-            return self.authenticate(found, request, now);
+        if self.shared.controls_access
+            && let Some(reply) = self.authenticate(found, request, now)
+        {
+            return Some(reply);
         }
-        None
+        let response = self.route_response(found.route, request, now);
+        response.map(Reply::Now)
     }
 }

@@ -44,12 +44,25 @@ pub struct RequestExplanation {
     pub explained: Explained,
     /// Reason for a generated response, which takes precedence.
     pub own: Option<Detail>,
+    /// Response of the route itself, if that is the generated one.
+    pub route_response: Option<RouteResponse>,
+    /// Path and query that the origin is asked for, if the route changes them.
+    pub rewritten: Option<Vec<u8>>,
     /// Built-in service that answers instead of the application.
     pub hosted: Option<BuiltinService>,
     /// Rate limit of the route.
     pub rated: Option<RateLimitState>,
     /// Response of the origin, if it was asked.
     pub fetched: Option<FetchedResponse>,
+}
+
+/// Response of a route that answers itself.
+#[derive(Debug)]
+pub struct RouteResponse {
+    /// Status code.
+    pub status: u16,
+    /// Target of a redirect.
+    pub location: Option<Vec<u8>>,
 }
 
 /// Built-in service that answers in place of an application.
@@ -143,6 +156,8 @@ pub(crate) async fn explain(
     let mut explained = engine.explain(&read.on(&session)).await;
     let rated = session.rated(&read, &explained);
     let own = session.answers_itself(&read, &explained, rated.as_ref());
+    let route_response = own.and_then(|own| session.explained_response(&read, &explained, own));
+    let rewritten = session.rewritten(&read, explained.route());
     let hosted = session.hosted(&read, &shared.config, explained.route());
     let mut fetched = None;
     // Without an application there is no origin to ask.
@@ -154,6 +169,8 @@ pub(crate) async fn explain(
         request: read,
         explained,
         own,
+        route_response,
+        rewritten,
         hosted,
         rated,
         fetched,
@@ -247,6 +264,10 @@ impl Session {
             Some(Detail::AuthenticationRequired)
         } else if used_up.is_some_and(|rated| !rated.only_misses) {
             Some(Detail::RateLimited)
+        } else if let Some(response) =
+            self.route_response(explained.route(), &request, explained.now)
+        {
+            response.cache_status.detail
         } else if decision.is_hit() {
             None
         } else if self.shared.pseudonym.is_in(request.fields) {
@@ -262,6 +283,29 @@ impl Session {
         }
     }
 
+    /// Returns the response of the route itself, if it is the one with this reason.
+    fn explained_response(
+        &self,
+        read: &ParsedRequest,
+        explained: &Explained,
+        own: Detail,
+    ) -> Option<RouteResponse> {
+        let request = read.on(self);
+        let response = self.route_response(explained.route(), &request, explained.now)?;
+        let location = response.fields().get("location").map(<[u8]>::to_vec);
+        (response.cache_status.detail == Some(own)).then_some(RouteResponse {
+            status: response.status,
+            location,
+        })
+    }
+
+    /// Returns the target for the origin, if the route changes it.
+    fn rewritten(&self, read: &ParsedRequest, route: usize) -> Option<Vec<u8>> {
+        let route = self.shared.config.routes.get(route)?;
+        let target = route.rewrite.target(&read.on(self), &route.matcher);
+        target.filter(|target| *target != read.target)
+    }
+
     /// Returns the built-in service that answers on a route.
     fn hosted(
         &self,
@@ -272,7 +316,11 @@ impl Session {
         let (path, _) = split_query(&read.target);
         let push = self.shared.push.as_ref();
         match config.routes.get(route)?.goes_to {
-            GoesTo::Upstream(_) | GoesTo::Files(_) | GoesTo::FilesFirst(..) => None,
+            GoesTo::Upstream(_)
+            | GoesTo::Files(_)
+            | GoesTo::FilesFirst(..)
+            | GoesTo::Redirect(_)
+            | GoesTo::Respond(_) => None,
             GoesTo::Watch if path == LIVE_PATH.as_bytes() => Some(BuiltinService::Script),
             GoesTo::Watch => Some(BuiltinService::Watch),
             GoesTo::Mercure if path == MERCURE_PATH.as_bytes() => Some(BuiltinService::Hub),

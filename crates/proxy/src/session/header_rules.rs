@@ -1,5 +1,5 @@
-//! The operator's changes to the fields of responses, made when they are written: a stored response may be that of
-//! several configurations, and what the application said decides about caching.
+//! The operator's changes to the fields of responses, and error pages, made when they are written: a stored response
+//! may be that of several configurations, and what the application said decides about caching.
 
 use std::sync::Arc;
 
@@ -11,13 +11,15 @@ use microcache_policy::key::split_query;
 use microcache_policy::known_name::names;
 use microcache_policy::{FieldBlock, Scheme};
 
+use super::error_page::put_error_page;
 use super::{Reply, Session};
-use crate::config::{Config, GoesTo, Route};
+use crate::config::{Config, ErrorPages, GoesTo, Route};
 
 /// The changes of one route.
 #[derive(Debug)]
 pub(crate) struct HeaderRules {
     edits: Vec<FieldEdits>,
+    error_pages: ErrorPages,
     browser: BrowserCache,
     /// Only authenticated clients receive its responses: caches behind this one must not share them.
     is_private: bool,
@@ -32,6 +34,7 @@ impl HeaderRules {
             route.response_headers.is_empty()
                 && route.browser.is_off()
                 && route.basic_auth.is_none()
+                && route.error_pages.is_empty()
         };
         if config.routes.iter().all(is_plain) {
             return None;
@@ -39,6 +42,7 @@ impl HeaderRules {
         let rules = config.routes.iter().map(|route| {
             Arc::new(Self {
                 edits: route.response_headers.clone(),
+                error_pages: route.error_pages.clone(),
                 browser: route.browser,
                 is_private: route.basic_auth.is_some(),
                 has_files: matches!(route.goes_to, GoesTo::Files(_)),
@@ -50,6 +54,9 @@ impl HeaderRules {
     fn change(&self, request: &HeadersOf<'_>, response: &mut Response) {
         if response.status < 200 {
             return;
+        }
+        if response.status >= 400 {
+            put_error_page(&self.error_pages, response);
         }
         let may_be_shared = is_shared(response) || self.has_files || says_public(response.fields());
         if !self.browser.is_off() && !request.has_credentials && may_be_shared {

@@ -10,6 +10,7 @@ mod authentication;
 mod before_cache;
 mod cache_fields;
 mod content;
+mod error_page;
 pub(crate) mod explaining;
 pub(crate) mod finished;
 pub(crate) mod forwarding;
@@ -22,6 +23,7 @@ pub(crate) mod pages;
 pub(crate) mod pseudonym;
 mod purging;
 mod rates;
+mod route_response;
 #[cfg(test)]
 mod tests;
 mod watching;

@@ -84,7 +84,8 @@ impl Routing {
         matches!(
             route.goes_to,
             GoesTo::Push | GoesTo::Watch | GoesTo::Mercure
-        ) || has_other_access
+        ) || matches!(&route.goes_to, GoesTo::Respond(response) if response.is_refusal())
+            || has_other_access
             || rules.kept_fields != raw.kept_fields
             || rules.removed_fields != raw.removed_fields
     }
@@ -161,6 +162,8 @@ mod tests {
             { name = "admin", match = { path = "/admin/*" }, allow = "192.0.2.0/24" },
             { match = { path = "/caf%C3%A9/*" } },
             { name = "css", match = { path = "*.css" } },
+            { name = "secret", match = { path = "*/.env*" }, respond = { status = 403 } },
+            { name = "gone", match = { path = "/gone/*" }, redirect = { to = "/" } },
         ]
     "#;
 
@@ -217,6 +220,10 @@ mod tests {
             ("/static/..%2flive/a", "static push /live/ 400"),
             ("//live/a", "default push /live/ 400"),
             ("/hook/..%2faccount", "hook default 400"),
+            ("/%2eenv", "default secret 400"),
+            ("/a/%252eenv.local", "default secret 400"),
+            ("/.env/../account", "secret default 400"),
+            ("/x/..%2fgone/a", "default gone"),
             ("/x/..%2fhook/a", "default hook 400"),
             ("/admin/a%20b", ""),
             ("/x/..%2fadmin/a", "default admin 400"),
@@ -351,7 +358,10 @@ mod tests {
             let route = |(host, path): &(String, String)| {
                 let mut matcher = Matcher::default();
                 matcher.set_for_test(host, path);
-                Route { matcher, ..Config::read(Input { urls: &["http://o".to_owned()], ..Input::default() }).unwrap().routes[0].clone() }
+                let config = Config::read(Input { urls: &["http://o".to_owned()], ..Input::default() }).unwrap();
+                let mut route = config.routes[0].clone();
+                route.matcher = matcher;
+                route
             };
             let mut routes: Vec<_> = patterns.iter().map(route).collect();
             routes.push(route(&(String::new(), String::new())));

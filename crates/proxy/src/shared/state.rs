@@ -8,7 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use microcache_engine::flight::FlightLimits;
-use microcache_engine::{BodyError, Clients, Engine, Origin, Request, Route, RouteId, Settings};
+use microcache_engine::origin::BoxFuture;
+use microcache_engine::{
+    BodyError, Clients, Engine, Origin, OriginError, OriginRequest, OriginResponse, Request, Route,
+    RouteId, Settings,
+};
 use microcache_push::{
     BackendError, FindPage, Hub, MercureOrigin, Push, PushSettings, WatchOrigin,
 };
@@ -26,6 +30,7 @@ use crate::metrics::{Metrics, Refusal};
 use crate::observe::Notices;
 use crate::passwords::PasswordVerifier;
 use crate::rates::RateLimits;
+use crate::rewriting::RewritingOrigin;
 use crate::session::finished::OnFinished;
 use crate::session::forwarding::UntrustedForwarders;
 use crate::session::header_rules::HeaderRules;
@@ -82,6 +87,8 @@ pub(crate) struct Shared {
     pub(crate) issued: Option<Arc<IssuedCertificates>>,
     /// A redirect to HTTPS or an ACME challenge has to be checked before the cache.
     pub(crate) answers_before_routing: bool,
+    /// Some routes answer requests themselves.
+    pub(crate) has_route_responses: bool,
     pub(crate) pseudonym: Arc<Pseudonym>,
     pub(crate) connection_limits: Arc<ConnectionLimits>,
     pub(crate) pinned: PinnedBytes,
@@ -361,6 +368,7 @@ impl Lasting {
             strict: config.tls.strict.clone(),
             secure_port,
             issued: issued(&config),
+            has_route_responses: config.routes.iter().any(config::Route::may_answer),
             answers_before_routing: secure_port.is_some() || config.acme.is_on(),
             pseudonym: self.pseudonym,
             connection_limits: self.connection_limits,
@@ -484,11 +492,20 @@ fn routes(
             collapse: route.collapse,
             answers_at_once: route.goes_to == GoesTo::Push,
             max_object: route.max_object.unwrap_or(object),
-            origin: behind.origin_of(route),
+            origin: RewritingOrigin::before(behind.origin_of(route), route, &config.upstreams),
         })
         .collect();
     let routing = Arc::new(Routing::of(config));
     (routes, routing)
+}
+
+/// Origin of a route that answers itself, so that nothing that bypasses the response reaches an application.
+struct NoOrigin;
+
+impl Origin for NoOrigin {
+    fn fetch(&self, _: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
+        Box::pin(std::future::ready(Err(OriginError::Down)))
+    }
 }
 
 /// Origins behind the cache.
@@ -513,6 +530,7 @@ impl CacheOrigins<'_> {
             GoesTo::Push => Arc::clone(self.push()) as Arc<dyn Origin>,
             GoesTo::Mercure => self.mercure(),
             GoesTo::Watch => self.watch(),
+            GoesTo::Redirect(_) | GoesTo::Respond(_) => Arc::new(NoOrigin),
         }
     }
 

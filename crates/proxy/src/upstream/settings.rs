@@ -144,6 +144,8 @@ pub enum Balancing {
 pub struct ServerSettings {
     /// Where it listens.
     pub address: ServerAddress,
+    /// The path of its URL without a slash at its end, which all targets of requests begin with.
+    pub path: String,
     /// The protocol that it speaks.
     pub protocol: OriginProtocol,
     /// Weight in load balancing, relative to the other servers.
@@ -179,6 +181,7 @@ impl ServerSettings {
     pub const fn at(address: ServerAddress) -> Self {
         Self {
             address,
+            path: String::new(),
             protocol: OriginProtocol::Http,
             weight: 1,
             backup: false,

@@ -55,6 +55,7 @@ pub(in crate::config) const SERVER_ENTRY: &[Opt<ServerSettings>] = &[
             if let Some(url) = m.ok(v.parse(OriginUrl::parse)) {
                 s.address = url.address;
                 s.protocol = url.protocol;
+                s.path = url.path;
             }
         }),
     opt("weight", Number, "1")
@@ -316,6 +317,13 @@ fn set_servers(servers: &mut Vec<ServerSettings>, value: &Value, mistakes: &mut 
             mistakes
                 .note(Mistake::new(&item.place, what).remedy("remove one, or give it a weight"));
         }
+        if servers
+            .first()
+            .is_some_and(|first| first.path != server.path)
+        {
+            let what = "the servers of a group have different paths";
+            mistakes.note(Mistake::new(&item.place, what).remedy("define a group for each path"));
+        }
         servers.push(server);
     }
     if value.items().is_empty() {
@@ -335,6 +343,7 @@ fn read_server(value: &Value, mistakes: &mut Mistakes) -> Option<ServerSettings>
         let url = mistakes.ok(value.parse(OriginUrl::parse))?;
         server.address = url.address;
         server.protocol = url.protocol;
+        server.path = url.path;
         return Some(server);
     }
     let table = mistakes.ok(value.table())?;

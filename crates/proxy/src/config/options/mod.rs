@@ -3,8 +3,10 @@
 mod access;
 mod acme;
 mod admin;
+mod answers;
 mod asking;
 mod compression;
+mod error_pages;
 mod files;
 mod group;
 mod headers;
@@ -15,6 +17,8 @@ mod logs;
 mod mercure;
 mod names;
 mod push;
+mod redirects;
+mod rewriting;
 mod route;
 mod rules;
 mod server;
@@ -31,8 +35,10 @@ use super::option::{About, Opt};
 pub(super) use access::{ACCESS, BASIC_AUTH};
 pub(super) use acme::ACME;
 pub(super) use admin::ADMIN;
+pub(super) use answers::{ANSWERS, REDIRECT, RESPOND};
 pub(super) use asking::ASKING;
 pub(super) use compression::{COMPRESSION, check_compression};
+pub(super) use error_pages::ERROR_PAGES;
 pub(super) use files::FILES;
 pub(super) use group::{GROUP, HEALTH_CHECK, ORIGIN, SERVER_ENTRY, SERVERS};
 pub(super) use headers::{HEADERS, REQUEST_HEADERS, RESPONSE_HEADERS};
@@ -42,7 +48,9 @@ pub(super) use limits::LIMITS;
 pub(super) use logs::LOGS;
 pub(super) use mercure::MERCURE;
 pub(super) use push::PUSH;
-pub(super) use route::{MATCH, Otherwise, ROUTE, RouteDraft};
+pub(super) use redirects::REDIRECTS;
+pub(super) use rewriting::{REWRITE, REWRITING};
+pub(super) use route::{MATCH, Otherwise, ROUTE, RouteDraft, exclusive};
 pub(super) use rules::RULES;
 pub(super) use server::SERVER;
 pub(super) use tiers::TIERS;
@@ -79,7 +87,7 @@ const WAIT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from
 const DRAIN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(24);
 
 /// Returns the options at the top of the file, by group, in the order of the sample and the help.
-pub(super) fn groups() -> [(&'static str, Vec<About>); 15] {
+pub(super) fn groups() -> [(&'static str, Vec<About>); 17] {
     [
         ("Server", abouts(SERVER)),
         ("Client connections", abouts(LIMITS)),
@@ -93,6 +101,8 @@ pub(super) fn groups() -> [(&'static str, Vec<About>); 15] {
         ("Caching", abouts(RULES)),
         ("Request limits", abouts(ASKING)),
         ("Access", abouts(ACCESS)),
+        ("Redirects", abouts(REDIRECTS)),
+        ("Error pages", abouts(ERROR_PAGES)),
         ("Compression", abouts(COMPRESSION)),
         ("Header fields", abouts(HEADERS)),
         ("Origin (backend)", abouts(GROUP)),
@@ -119,21 +129,27 @@ pub(super) fn top_level() -> impl Iterator<Item = About> {
 /// Returns the options of a route.
 pub(super) fn of_a_route() -> impl Iterator<Item = About> {
     let own = abouts(ROUTE).into_iter().chain(abouts(FILES));
+    let own = own.chain(abouts(ANSWERS)).chain(abouts(REWRITING));
     let rules = abouts(RULES).into_iter().chain(abouts(ASKING));
     own.chain(rules)
         .chain(abouts(ACCESS))
         .chain(abouts(COMPRESSION))
         .chain(abouts(HEADERS))
+        .chain(abouts(REDIRECTS))
+        .chain(abouts(ERROR_PAGES))
 }
 
 /// Returns the tables inside a route, by name.
-pub(super) fn tables_of_a_route() -> [(&'static str, Vec<About>); 5] {
+pub(super) fn tables_of_a_route() -> [(&'static str, Vec<About>); 8] {
     [
         ("match", abouts(MATCH)),
         ("key", abouts(KEY)),
         ("basic_auth", abouts(BASIC_AUTH)),
         ("response_headers", abouts(RESPONSE_HEADERS)),
         ("request_headers", abouts(REQUEST_HEADERS)),
+        ("redirect", abouts(REDIRECT)),
+        ("respond", abouts(RESPOND)),
+        ("rewrite", abouts(REWRITE)),
     ]
 }
 

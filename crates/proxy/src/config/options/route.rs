@@ -9,6 +9,7 @@ use microcache_policy::rules::Rules;
 
 use super::super::access::AddressRules;
 use super::super::condition::{Condition, Part};
+use super::super::error_pages::ErrorPages;
 use super::super::matcher::Matcher;
 use super::super::mistake::{Mistake, Mistakes};
 use super::super::option::Form::{List, Switch, Table, Text};
@@ -17,6 +18,7 @@ use super::super::pattern::{Glob, HostPattern};
 use super::super::place::Place;
 use super::super::rate::Rate;
 use super::super::raw::Value;
+use super::super::rewrite::Rewrite;
 use super::super::route::{GoesTo, Route, Watching};
 use super::names::{field_pattern, name_pattern};
 
@@ -28,6 +30,8 @@ pub(in crate::config) struct RouteDraft {
     pub(in crate::config) upstream: Option<(String, Place)>,
     /// The directory of static files.
     pub(in crate::config) root: Option<PathBuf>,
+    /// The option with a response of the route itself, and that response.
+    pub(in crate::config) answer: Option<(&'static str, GoesTo)>,
     pub(in crate::config) index: String,
     pub(in crate::config) precompressed: bool,
     pub(in crate::config) otherwise: Otherwise,
@@ -54,8 +58,12 @@ impl RouteDraft {
                 pass: false,
                 collapse: true,
                 watch: Watching::Off,
+                redirects: None,
+                redirects_file: None,
+                rewrite: Rewrite::default(),
                 response_headers: Vec::new(),
                 x_accel: Vec::new(),
+                error_pages: ErrorPages::default(),
                 browser: BrowserCache::default(),
                 bypass: Vec::new(),
                 max_object: None,
@@ -68,11 +76,31 @@ impl RouteDraft {
             },
             upstream: None,
             root: None,
+            answer: None,
             index: String::new(),
             precompressed: false,
             otherwise: Otherwise::NotFound,
         }
     }
+
+    /// Sets the response of the route itself.
+    pub(super) fn set_answer(
+        &mut self,
+        name: &'static str,
+        answer: GoesTo,
+        value: &Value,
+        mistakes: &mut Mistakes,
+    ) {
+        if let Some((other, _)) = self.answer.replace((name, answer)) {
+            mistakes.note(exclusive(&value.place, name, other));
+        }
+    }
+}
+
+/// Returns the mistake of two options for one destination.
+pub(in crate::config) fn exclusive(place: &Place, one: &str, other: &str) -> Mistake {
+    let what = format!("`{one}` and `{other}` exclude each other");
+    Mistake::new(place, what).remedy("remove one of them")
 }
 
 /// Options of routes only.
