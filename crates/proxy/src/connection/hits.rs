@@ -33,6 +33,10 @@ pub(super) fn is_head(input: &[u8]) -> bool {
     start.is_some_and(|start| input[start..].starts_with(b"HEAD "))
 }
 
+const fn has_body(head: &RequestHead<'_>) -> bool {
+    !matches!(head.framing, Framing::None | Framing::Length(0))
+}
+
 impl Connection {
     /// Serves the requests in `input` as long as they are hits. Returns the number of bytes consumed.
     pub(super) fn serve_buffer(
@@ -78,6 +82,7 @@ impl Connection {
                 Ok(Some((head, length))) => {
                     used += length;
                     self.requests += 1;
+                    self.is_last_request = !head.keep_alive && !head.upgrade && !has_body(head);
                     self.client_deadline.deadline = now.plus(self.session.shared.idle_millis);
                     next = self.serve_head(cx, head, now, out, &mut timed);
                 }
@@ -135,7 +140,7 @@ impl Connection {
         let Ok(method) = Method::from_bytes(head.method) else {
             return Some(HitLoopExit::Refuse(BadRequest::METHOD, false));
         };
-        let has_body = !matches!(head.framing, Framing::None | Framing::Length(0));
+        let has_body = has_body(head);
         let request = Request {
             has_body,
             upgrade: head.upgrade && upgrade::is_requested(head.fields),
@@ -233,12 +238,10 @@ impl Connection {
         };
         if body.len() <= COPY {
             out.extend_from_slice(body);
-            if after == AfterSend::Continue {
-                return None;
-            }
-            let output = OutputQueue::bytes(Bytes::copy_from_slice(out));
-            out.clear();
-            return Some(HitLoopExit::Send(output, after));
+            return match after {
+                AfterSend::Continue => None,
+                AfterSend::Close => self.flush(cx, out, &Bytes::new(), after),
+            };
         }
         // The body is larger, and may have to be kept until the socket takes it.
         let body = match &response.body {
@@ -261,7 +264,7 @@ impl Connection {
         out.clear();
         match rest {
             Ok(None) if after == AfterSend::Continue => None,
-            Ok(None) => Some(HitLoopExit::Send(OutputQueue::bytes(Bytes::new()), after)),
+            Ok(None) => Some(HitLoopExit::End),
             Ok(Some(rest)) => Some(HitLoopExit::Send(rest, after)),
             Err(_) => Some(HitLoopExit::Close),
         }

@@ -71,6 +71,7 @@ impl Connection {
             input: BytesMut::new(),
             client_deadline: ClientDeadline::new(now, idle),
             requests: 0,
+            is_last_request: false,
             session,
             _permit: permit,
         }
@@ -103,6 +104,7 @@ impl Connection {
                     self.stream.in_answer(false);
                     return;
                 }
+                HitLoopExit::End => false,
                 HitLoopExit::Send(output, after) => {
                     Box::pin(self.send(output)).await && after == AfterSend::Continue
                 }
@@ -128,7 +130,10 @@ impl Connection {
                 }
             };
             if !go_on {
-                return Box::pin(self.linger()).await;
+                if self.expects_input() {
+                    Box::pin(self.linger()).await;
+                }
+                return;
             }
             self.stream.in_answer(false);
             let now = self.session.shared.engine.clock.now();
@@ -268,6 +273,12 @@ impl Connection {
         if connection.serve().await == h2::CloseReason::GoAway {
             self.linger().await;
         }
+    }
+
+    /// Returns `true` if the client may send something after its last request. With TLS it sends at least an alert.
+    fn expects_input(&self) -> bool {
+        let is_plain = matches!(self.stream, ClientTransport::Plain(_));
+        !(self.is_last_request && self.input.is_empty() && is_plain)
     }
 
     /// Closes the connection so that the client can read the last response: unread input at the close would

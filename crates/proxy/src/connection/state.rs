@@ -39,6 +39,8 @@ pub(crate) struct Connection {
     pub(super) client_deadline: ClientDeadline,
     /// Number of requests so far.
     pub(super) requests: u64,
+    /// The latest request is complete and announced that no other follows it (`Connection: close`).
+    pub(super) is_last_request: bool,
     /// Admission of this connection; released on drop.
     pub(super) _permit: ConnectionPermit,
 }
@@ -49,6 +51,8 @@ pub(super) enum HitLoopExit {
     Close,
     /// The socket takes no more for now, or the response needs more than a hit.
     Send(OutputQueue, AfterSend),
+    /// The last response is sent.
+    End,
     /// The request has to wait, usually for the origin.
     Ask(Box<PendingRequest>),
     /// The body is in a file.
@@ -88,7 +92,7 @@ impl HitLoopExit {
                 Self::SendFile(answer)
             }
             // If the earlier responses cannot be sent, neither can this one.
-            Self::Refuse(..) => Self::Send(unsent, AfterSend::Close),
+            Self::Refuse(..) | Self::End => Self::Send(unsent, AfterSend::Close),
             Self::Close => Self::Close,
             Self::Http2 => Self::Http2,
         }

@@ -1,4 +1,5 @@
-//! A panic affects one request only: real connections before an origin that panics.
+//! Real connections before an origin that panics at some requests: a panic affects one request only, and the last
+//! response is not followed by a wait that has no use.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -177,4 +178,33 @@ fn the_exchange_of_a_miss_is_small() {
         size_of::<Future>()
     }
     assert!(size_of_future(&Connection::exchange) <= 1408);
+}
+
+/// Serves these bytes to a client that closes after the last response. Returns `true` if its close was waited for.
+async fn expects_input_after(input: &str) -> bool {
+    let (mut connection, mut client) = connection().await;
+    client.write_all(input.as_bytes()).await.unwrap();
+    tokio::spawn(async move {
+        let _ = client.read_to_end(&mut Vec::new()).await;
+    });
+    connection.serve_all().await;
+    connection.expects_input()
+}
+
+#[tokio::test]
+async fn the_close_of_a_client_that_has_announced_its_last_request_is_not_waited_for() {
+    let last = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    assert!(!expects_input_after(last).await);
+    assert!(!expects_input_after("GET / HTTP/1.0\r\n\r\n").await);
+    let two = format!("GET / HTTP/1.1\r\nHost: a\r\n\r\n{last}");
+    assert!(!expects_input_after(&two).await);
+}
+
+#[tokio::test]
+async fn input_behind_the_last_request_is_read() {
+    let close = "Host: a\r\nConnection: close\r\n";
+    let body = format!("POST / HTTP/1.1\r\n{close}Content-Length: 1\r\n\r\nx");
+    assert!(expects_input_after(&body).await);
+    let two = format!("GET / HTTP/1.1\r\n{close}\r\nGET / HTTP/1.1\r\n{close}\r\n");
+    assert!(expects_input_after(&two).await);
 }
