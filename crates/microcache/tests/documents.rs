@@ -347,6 +347,9 @@ fn check(configuration: &str, document: &str, place: &str) {
     for page in ["robots.txt", "redirects.txt", "404.html", "5xx.html"] {
         folder.write(page, "# a file of the site\n");
     }
+    let user = "ann:$2b$05$abcdefghijklmnopqrstuu5s2v8.iXieOjg/.AySBTTZIIVFJeBui";
+    let users = folder.write("htpasswd", user);
+    fs::set_permissions(&users, Permissions::from_mode(0o600)).expect("it is ours");
     let here = format!("\"{}/", folder.as_str());
     let text = ["\"/etc/microcache/", "\"/run/secrets/microcache/"]
         .into_iter()

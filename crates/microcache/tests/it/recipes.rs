@@ -12,7 +12,7 @@ const STRANGER: &str = "127.0.0.9";
 const PROXY: &str = "127.0.0.1";
 
 /// Options that concern no visitor's pages, or need something that is not there.
-const LEFT_OUT: [&str; 29] = [
+const LEFT_OUT: [&str; 33] = [
     "listen",
     "admin",
     "admin_token_file",
@@ -42,6 +42,10 @@ const LEFT_OUT: [&str; 29] = [
     "rate_of",
     "weight",
     "reload_on_change",
+    "allow",
+    "deny",
+    "basic_auth",
+    "forward_auth",
 ];
 
 /// Fields of a visitor that must not reach any other. `@` is the secret.
