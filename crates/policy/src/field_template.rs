@@ -56,18 +56,15 @@ impl FieldTemplate {
             let (before, braced) = rest.split_at(at);
             literal.push_str(before);
             let word = braced[1..].split_once('}').map(|(word, _)| word);
-            match word.filter(|word| is_word(word)) {
-                Some(word) => {
-                    let known = PLACEHOLDERS.iter().find(|(name, _)| *name == word);
-                    let (_, placeholder) = known.ok_or_else(unknown_placeholder)?;
-                    pieces.push(Piece::Literal(std::mem::take(&mut literal)));
-                    pieces.push(Piece::Placeholder(*placeholder));
-                    rest = &braced[word.len() + 2..];
-                }
-                None => {
-                    literal.push('{');
-                    rest = &braced[1..];
-                }
+            if let Some(word) = word.filter(|word| is_word(word)) {
+                let known = PLACEHOLDERS.iter().find(|(name, _)| *name == word);
+                let (_, placeholder) = known.ok_or_else(unknown_placeholder)?;
+                pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+                pieces.push(Piece::Placeholder(*placeholder));
+                rest = &braced[word.len() + 2..];
+            } else {
+                literal.push('{');
+                rest = &braced[1..];
             }
         }
         literal.push_str(rest);

@@ -111,12 +111,12 @@ impl UrlTemplate {
                     url.extend_from_slice(is_host(host).then_some(host)?);
                 }
                 UrlPiece::Path if values.path.starts_with(b"/") => {
-                    push_visible(&mut url, values.path)
+                    push_visible(&mut url, values.path);
                 }
                 UrlPiece::Path => return None,
                 UrlPiece::Query => push_query(&mut url, values.query),
                 UrlPiece::Capture(number) => {
-                    push_visible(&mut url, values.captures.get(number - 1)?)
+                    push_visible(&mut url, values.captures.get(number - 1)?);
                 }
             }
         }

@@ -79,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    const LIFETIME: Duration = Duration::from_secs(60);
+    const LIFETIME: Duration = Duration::from_mins(1);
 
     #[test]
     fn decisions_are_kept_for_a_bounded_time_and_in_a_bounded_number() {

@@ -59,7 +59,7 @@ impl Config {
                 Arc::clone(users)
             } else {
                 let users = Arc::new(read_file(path, place, mistakes));
-                read.push((path.to_path_buf(), Arc::clone(&users)));
+                read.push((path.clone(), Arc::clone(&users)));
                 users
             };
         }

@@ -65,70 +65,67 @@ pub fn sample() -> String {
     );
     settings(&mut out, &abouts(PUSH));
     settings(&mut out, &abouts(MERCURE));
+    rules(&mut out);
+    out
+}
+
+/// Appends what all routes and groups inherit, the groups and the routes.
+fn rules(out: &mut String) {
+    section(out, "Caching", "For all routes; a route may override it.");
+    settings(out, &abouts(RULES));
     section(
-        &mut out,
-        "Caching",
-        "For all routes; a route may override it.",
-    );
-    settings(&mut out, &abouts(RULES));
-    section(
-        &mut out,
+        out,
         "Request limits",
         "For all routes; a route may override it.",
     );
-    settings(&mut out, &abouts(ASKING));
+    settings(out, &abouts(ASKING));
+    section(out, "Access", "For all routes; a route may override it.");
+    settings(out, &abouts(ACCESS));
     section(
-        &mut out,
-        "Access",
-        "For all routes; a route may override it.",
-    );
-    settings(&mut out, &abouts(ACCESS));
-    section(
-        &mut out,
+        out,
         "Compression",
         "For all routes; a route may override it.",
     );
-    settings(&mut out, &abouts(COMPRESSION));
+    settings(out, &abouts(COMPRESSION));
     section(
-        &mut out,
+        out,
         "Header fields, redirects and error pages",
         "For all routes; a route may override it.",
     );
-    settings(&mut out, &abouts(HEADERS));
-    settings(&mut out, &abouts(REDIRECTS));
-    settings(&mut out, &abouts(ERROR_PAGES));
+    settings(out, &abouts(HEADERS));
+    settings(out, &abouts(REDIRECTS));
+    settings(out, &abouts(ERROR_PAGES));
     section(
-        &mut out,
+        out,
         "Origin (backend)",
         "For all upstream groups; a group may override it.",
     );
-    settings(&mut out, &abouts(GROUP));
+    settings(out, &abouts(GROUP));
     section(
-        &mut out,
+        out,
         "Several applications",
         "Each group has a name, its servers, and any of the upstream options above.",
     );
     out.push_str("#[upstreams.app]\n");
-    settings(&mut out, &abouts(SERVERS));
+    settings(out, &abouts(SERVERS));
     section(
-        &mut out,
+        out,
         "Routes",
         "The first that matches wins. Each may have any of the options under Caching, Request limits, Compression and \
          Header fields. All other requests go to `origin`, under the options at the top.",
     );
     out.push_str("#[[routes]]\n");
-    settings(&mut out, &abouts(ROUTE));
+    settings(out, &abouts(ROUTE));
     out.push_str("#ttl = \"10s\"\n\n#[[routes]]\n#match = { path = \"/static/*\" }\n");
-    settings(&mut out, &abouts(FILES));
+    settings(out, &abouts(FILES));
     out.push_str("\n#[[routes]]\n#match = { path = \"/admin/*\" }\n#pass = true\n");
     let answers = abouts(ANSWERS);
     out.push_str("\n#[[routes]]\n#match = { path = \"/old/*\" }\n");
-    settings(&mut out, &answers[..1]);
+    settings(out, &answers[..1]);
     out.push_str("\n#[[routes]]\n#match = { path = \"/gone/*\" }\n");
-    settings(&mut out, &answers[1..]);
+    settings(out, &answers[1..]);
     out.push_str("\n#[[routes]]\n#match = { path = \"/api/*\" }\n#upstream = \"app\"\n");
-    settings(&mut out, &abouts(REWRITING)[..2]);
-    out
+    settings(out, &abouts(REWRITING)[..2]);
 }
 
 /// Returns the reference, in Markdown.

@@ -103,7 +103,7 @@ fn write_with_scheme(text: &str) -> String {
     if let Some(path) = text.strip_prefix("unix:") {
         return format!("write http://unix:{path}");
     }
-    if text.starts_with('/') && text.ends_with(".sock") {
+    if text.starts_with('/') && text.strip_suffix(".sock").is_some() {
         return format!("write http://unix:{text}");
     }
     let (authority, path) = text.split_at(text.find('/').unwrap_or(text.len()));

@@ -47,12 +47,11 @@ impl Rewrite {
             // OPTIONS of the server itself.
             return Some(request.target.to_vec());
         }
-        let target = match &self.to {
-            Some(template) => resolve(template, request, matcher)?,
-            None => {
-                let inner = without_prefix(path, self.strip.as_bytes()).unwrap_or(path);
-                join_query(inner, query)
-            }
+        let target = if let Some(template) = &self.to {
+            resolve(template, request, matcher)?
+        } else {
+            let inner = without_prefix(path, self.strip.as_bytes()).unwrap_or(path);
+            join_query(inner, query)
         };
         let target = with_prefix(self.add.as_bytes(), &target);
         self.stays_within(split_query(&target).0).then_some(target)

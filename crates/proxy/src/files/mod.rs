@@ -60,17 +60,13 @@ impl Origin for FilesFirstOrigin {
                 (found, file_request.fields)
             });
             let (found, fields) = looked_up.await.map_err(|_| OriginError::Disconnected)?;
-            match found? {
-                Some(mut response) => {
-                    // A cookie makes a request personal, but no file.
-                    response.fields.push("Cache-Control", "public");
-                    Ok(response)
-                }
-                None => {
-                    request.fields = fields;
-                    self.application.fetch(request).await
-                }
-            }
+            let Some(mut response) = found? else {
+                request.fields = fields;
+                return self.application.fetch(request).await;
+            };
+            // A cookie makes a request personal, but no file.
+            response.fields.push("Cache-Control", "public");
+            Ok(response)
         })
     }
 }

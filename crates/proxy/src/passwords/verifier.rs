@@ -52,7 +52,7 @@ pub(crate) struct PendingVerification(watch::Receiver<Option<bool>>);
 
 impl PendingVerification {
     /// Waits for the result: whether the password is right.
-    pub(crate) async fn is_right(mut self) -> bool {
+    pub(crate) async fn verified(mut self) -> bool {
         let result = self.0.wait_for(Option::is_some).await;
         result.is_ok_and(|result| *result == Some(true))
     }
@@ -205,7 +205,7 @@ mod tests {
 
     async fn is_right(verifier: &PasswordVerifier, users: &Users, user: &str, pass: &str) -> bool {
         match verifier.check(users, &credentials(user, pass), NETWORK) {
-            PasswordCheck::Pending(pending) => pending.is_right().await,
+            PasswordCheck::Pending(pending) => pending.verified().await,
             _ => panic!("no verification of {user} {pass}"),
         }
     }

@@ -38,7 +38,7 @@ impl LocationRules<'_> {
 
     fn url(&self, url: &[u8]) -> Option<Vec<u8>> {
         if url.starts_with(b"/") && !url.starts_with(b"//") {
-            return self.path(url).map(one_slash);
+            return self.path(url).map(|path| one_slash(&path));
         }
         let scheme = memchr::memmem::find(url, b"://").filter(|&at| {
             url[..at].eq_ignore_ascii_case(b"http") || url[..at].eq_ignore_ascii_case(b"https")
@@ -52,10 +52,10 @@ impl LocationRules<'_> {
             return Some([&url[..end], &self.path(rest)?[..]].concat());
         }
         let is_server = |server: &String| authority.eq_ignore_ascii_case(server.as_bytes());
-        self.servers
-            .iter()
-            .any(is_server)
-            .then(|| one_slash(self.path(rest).unwrap_or_else(|| rest.to_vec())))
+        self.servers.iter().any(is_server).then(|| {
+            self.path(rest)
+                .map_or_else(|| one_slash(rest), |path| one_slash(&path))
+        })
     }
 
     /// Returns the client's form of a path with what follows it.
@@ -70,7 +70,7 @@ impl LocationRules<'_> {
 }
 
 /// Returns a path with one slash at its beginning: browsers take two for another host.
-fn one_slash(path: Vec<u8>) -> Vec<u8> {
+fn one_slash(path: &[u8]) -> Vec<u8> {
     let is_slash = |byte: &&u8| matches!(byte, b'/' | b'\\');
     let slashes = path.iter().take_while(is_slash).count();
     [b"/", &path[slashes..]].concat()

@@ -14,7 +14,7 @@ use microcache_engine::{Body, Origin, OriginError, OriginRequest, OriginResponse
 use microcache_policy::FieldsBuf;
 
 use crate::config::{GoesTo, Route};
-use crate::upstream::settings::GroupSettings;
+use crate::upstream::settings::{GroupSettings, ServerSettings};
 use location::LocationRules;
 
 /// Origin before which paths are changed.
@@ -42,7 +42,7 @@ impl RewritingOrigin {
         Arc::new(Self {
             origin,
             route: route.clone(),
-            servers: servers.map(|server| server.authority()).collect(),
+            servers: servers.map(ServerSettings::authority).collect(),
         })
     }
 

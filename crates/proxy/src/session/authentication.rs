@@ -96,7 +96,7 @@ impl Session {
                 found,
                 verification,
             } = pending;
-            let is_right = verification.is_right().await;
+            let is_right = verification.verified().await;
             let engine = &session.shared.engine;
             let now = engine.clock.now();
             if !is_right {
@@ -106,7 +106,7 @@ impl Session {
             if let Some(response) = session.route_response(found.route, &request, now) {
                 return Ok(response);
             }
-            match session.from_cache(found, &request, now) {
+            match session.answer_from_cache(found, &request, now) {
                 Reply::Now(response) => Ok(response),
                 Reply::Deferred(DeferredRequest {
                     wanted: DeferredSource::Forward(ForwardSource::Origin(plan)),

@@ -177,7 +177,7 @@ impl Session {
             route = engine.id_of(found);
             *reply = Some(match self.before_cache(found, request, now) {
                 Some(reply) => reply,
-                None => self.from_cache(found, request, now),
+                None => self.answer_from_cache(found, request, now),
             });
             if self.shared.watched_routes.is_some() {
                 self.add_monitor(found.route, request.target, reply);
@@ -198,7 +198,7 @@ impl Session {
         reason = "a hit pays for the call, which others make only now and then"
     )]
     #[inline(always)]
-    fn from_cache(&self, found: RouteMatch, request: &Request<'_>, now: Time) -> Reply {
+    fn answer_from_cache(&self, found: RouteMatch, request: &Request<'_>, now: Time) -> Reply {
         let engine = &self.shared.engine;
         match engine.serve_on(found, request, now) {
             Served::Now(hit) if hit.outcome == Outcome::Hit => Reply::Now(hit),

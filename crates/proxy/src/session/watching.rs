@@ -57,9 +57,9 @@ impl PlainGet {
 
 impl Session {
     /// Revalidates the stored response to a request unless it is fresh.
-    pub(crate) async fn freshen(&self, plain: &PlainGet) -> RefreshOutcome {
+    pub(crate) async fn freshen(&self, page: &PlainGet) -> RefreshOutcome {
         let engine = &self.shared.engine;
-        let request = plain.on(self);
+        let request = page.on(self);
         let served = engine.serve(&request, engine.clock.now());
         let plan = match served {
             Served::Now(_) => return RefreshOutcome::Requested,
@@ -85,7 +85,7 @@ impl Session {
             Some(is_kept)
         };
         match timeout(TIME_LIMIT, refreshed).await {
-            Ok(Some(false)) if self.is_not_stored(plain) => RefreshOutcome::NotStored,
+            Ok(Some(false)) if self.is_not_stored(page) => RefreshOutcome::NotStored,
             _ => RefreshOutcome::Requested,
         }
     }

@@ -10,7 +10,7 @@ use microcache_policy::key::split_query;
 use microcache_policy::readings::{is_plain, readings};
 
 use super::route_index::RouteIndex;
-use crate::config::{Cidr, Config, GoesTo, MatchInput, Route};
+use crate::config::{Cidr, Config, GoesTo, MatchInput, Matcher, Route};
 use crate::session::forwarding::client_address;
 
 /// The routes of a configuration.
@@ -39,8 +39,8 @@ impl Routing {
         let mut matchers = config.routes.iter().map(|route| &route.matcher);
         Self {
             index: RouteIndex::of(&config.routes),
-            by_path: matchers.clone().any(|it| it.goes_by_path()),
-            by_client: matchers.any(|it| it.goes_by_client()),
+            by_path: matchers.clone().any(Matcher::goes_by_path),
+            by_client: matchers.any(Matcher::goes_by_client),
             trusted_proxies: config.trusted_proxies.clone(),
             routes: config.routes.clone(),
         }
@@ -150,7 +150,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::{Input, Matcher};
+    use crate::config::Input;
 
     const ROUTES: &str = r#"
         origin = "http://127.0.0.1:3000"

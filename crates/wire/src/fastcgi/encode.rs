@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn many_variables_take_several_records() {
         let mut params = Params::default();
-        params.push("A", &[&[b'x'; 2 * MAX_CONTENT]]);
+        params.push("A", &[&vec![b'x'; 2 * MAX_CONTENT]]);
         let mut out = Vec::new();
         head(&mut out, &params, false);
         let (mut rest, mut lengths, mut content) = (&out[16..], Vec::new(), Vec::new());

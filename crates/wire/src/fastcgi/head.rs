@@ -79,10 +79,10 @@ fn code(value: &[u8]) -> Option<u16> {
 mod tests {
     use super::*;
 
-    fn read(
-        text: &str,
-        to_head: bool,
-    ) -> Result<Option<(u16, Framing, Option<u64>, usize)>, &'static str> {
+    /// Status, framing, length, and bytes taken.
+    type ReadHead = (u16, Framing, Option<u64>, usize);
+
+    fn read(text: &str, to_head: bool) -> Result<Option<ReadHead>, &'static str> {
         let mut index = FieldIndex::default();
         let head = parse_head(text.as_bytes(), to_head, &HeadLimits::default(), &mut index)?;
         Ok(head.map(|(head, taken)| (head.status, head.framing, head.length, taken)))

@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use crate::support::{Folder, Process, Proxy, left_out};
+use crate::support::{Folder, Process, Proxy, Signal, left_out};
 
 /// Programs by the names that distributions give them, the newest first.
 const PROGRAMS: [&str; 3] = [
@@ -14,7 +14,7 @@ const PROGRAMS: [&str; 3] = [
 
 /// A running php-fpm with two workers.
 pub(super) struct Fpm {
-    pub(super) process: Process,
+    process: Process,
     folder: Folder,
     pub(super) site: Folder,
 }
@@ -58,9 +58,23 @@ impl Fpm {
         Proxy::before(&[], &[&own, flags].concat())
     }
 
+    /// Ends it with its workers, which would outlive a master that is killed.
+    pub(super) fn stop(&mut self) {
+        if self.process.is_running() {
+            self.process.signal(Signal::TERM);
+            self.process.wait();
+        }
+    }
+
     /// The URL of its socket.
     pub(super) fn url(&self) -> String {
         format!("fastcgi://unix:{}", self.folder.file("fpm.sock"))
+    }
+}
+
+impl Drop for Fpm {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

@@ -118,9 +118,9 @@ fn variables_are_those_of_the_request() {
 #[test]
 fn uploads_arrive_whole() {
     let Some(fpm) = Fpm::start() else { return };
-    let script = r#"<?php
+    let script = r"<?php
         $body = file_get_contents('php://input');
-        echo $_SERVER['CONTENT_LENGTH'] ?? '-', ' ', strlen($body), ' ', md5($body);"#;
+        echo $_SERVER['CONTENT_LENGTH'] ?? '-', ' ', strlen($body), ' ', md5($body);";
     fpm.site.write("index.php", script);
     let proxy = fpm.proxy(&[]);
     let large: Vec<u8> = (0..20 << 20).map(|at: u32| (at % 251) as u8).collect();
@@ -297,10 +297,10 @@ fn a_file_configures_the_same() {
 
 #[test]
 fn a_stopped_server_is_an_error_with_a_reason() {
-    let Some(fpm) = Fpm::start() else { return };
+    let Some(mut fpm) = Fpm::start() else { return };
     fpm.site.write("index.php", "<?php echo 'up';");
     let proxy = fpm.proxy(&[]);
-    drop(fpm.process);
+    fpm.stop();
     let answer = eventually("it has ended", || {
         let answer = proxy.get("/");
         (answer.status != 200).then_some(answer)

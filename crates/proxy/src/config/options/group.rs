@@ -377,7 +377,8 @@ fn document_root(text: &str) -> Result<PathBuf, String> {
 }
 
 fn script_name(text: &str) -> Result<String, String> {
-    if text.starts_with('.') || text.contains('/') || !text.ends_with(".php") {
+    let stem = text.strip_suffix(".php").unwrap_or_default();
+    if stem.is_empty() || text.contains('/') {
         return Err("write a file name that ends in .php, such as \"index.php\"".to_owned());
     }
     Ok(text.to_owned())

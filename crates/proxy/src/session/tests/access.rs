@@ -147,11 +147,10 @@ async fn routes_inherit_the_rules_of_the_top_unless_they_have_some() {
 fn site_of(users: &[(&str, &str)], lines: &str) -> (Arc<Shared>, Arc<Echo>) {
     let folder = Folder::new();
     let hash = |password: &str| bcrypt::hash(password, 4).expect("a hash");
-    let users = users.iter();
-    let users: String = users
-        .map(|(user, password)| format!("{user}:{}\n", hash(password)))
-        .collect();
-    let users = folder.write("users", users);
+    let users = users
+        .iter()
+        .map(|(user, password)| format!("{user}:{}", hash(password)));
+    let users = folder.write("users", users.collect::<Vec<_>>().join("\n"));
     let lines = lines.replace(
         "USERS",
         &format!("{{ file = {users:?}, realm = \"Staging\" }}"),

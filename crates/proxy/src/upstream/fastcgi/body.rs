@@ -130,14 +130,13 @@ impl FastCgiBody {
             let connection = &mut stream.connection;
             if !stream.stdin.is_sent(upload) {
                 let sent = upload.sent();
-                sending = match upload.poll_fastcgi(cx, connection, &mut stream.stdin) {
-                    Ok(sending) => sending,
+                let sends = upload.poll_fastcgi(cx, connection, &mut stream.stdin);
+                let Ok(state) = sends else {
                     // The request's own body failed: the script cannot understand the rest, and is not at fault.
-                    Err(_) => {
-                        self.exchange = None;
-                        return Poll::Ready(Err(BodyError::Disconnected));
-                    }
+                    self.exchange = None;
+                    return Poll::Ready(Err(BodyError::Disconnected));
                 };
+                sending = state;
                 if upload.sent() > sent {
                     connection.timer.restart(self.silence);
                 }
