@@ -9,11 +9,11 @@ fn error_pages_replace_generated_errors_and_if_asked_those_of_the_origin() {
     let (origin, folder) = (Origin::start(), Folder::new());
     let page = folder.write("5xx.html", "<h1>Sorry</h1>");
     let missing = folder.write("404.html", "<h1>Nothing here</h1>");
-    let not_found = Reply::new(404)
-        .with("Cache-Control: max-age=60")
-        .body("app");
-    origin.on("/own").reply(not_found.clone());
-    origin.on("/all").reply(not_found.with("X-Kept: yes"));
+    let not_found = Reply::new(404).with("Cache-Control: max-age=60");
+    origin.on("/own").reply(not_found.clone().body("app"));
+    origin
+        .on("/all")
+        .reply(not_found.with("X-Kept: yes").body("app"));
     origin.on("/gone").reply(Reply::hang_up());
     let proxy = Proxy::with_config(&format!(
         r#"
