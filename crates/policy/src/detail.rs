@@ -71,6 +71,8 @@ details! {
     Redirect = "redirect",
     /// The route has a response of its own.
     Respond = "respond",
+    /// The authentication server has not decided about the request.
+    AuthenticationUnavailable = "authentication-unavailable",
 
     // Forwarding.
 

@@ -142,6 +142,9 @@ pub fn shared_forwarding(
     if !goes_with_fill(name, rules) {
         return SharedForwarding::Dropped;
     }
+    if rules.request.is_granted(name.text()) {
+        return SharedForwarding::Withheld;
+    }
     // A private cache shares nothing between users.
     if rules.obeys_client {
         return SharedForwarding::Sent;
@@ -335,7 +338,7 @@ impl SharedRequest {
                 return true;
             }
             let (name, value) = (line.field_name(), line.value());
-            if is_sent(name) {
+            if is_sent(name) && !rules.request.is_granted(name.text()) {
                 return true;
             }
             match shared_forwarding(name, value, rules, known) {
@@ -431,6 +434,41 @@ impl LeftOut {
 mod tests {
     use super::*;
     use crate::known_name::KnownName;
+
+    #[test]
+    fn fields_of_authentication_are_for_one_client() {
+        let mut rules = Rules::default();
+        rules.request.grant("Remote-User");
+        rules.request.grant("X_Groups");
+        rules.request.forwarded_fields.push("x-groups");
+        let mut outgoing = FieldsBuf::new();
+        for name in ["Remote-User", "REMOTE_USER", "X-Groups", "Accept-Language"] {
+            outgoing.push(name, "a");
+        }
+        let known = VaryNames::NONE;
+        for shared in [
+            SharedRequest::of(outgoing.fields(), &rules, &known),
+            SharedRequest::with_credentials(outgoing.fields(), &rules, &known),
+        ] {
+            let names: Vec<_> = shared
+                .fields
+                .fields()
+                .iter()
+                .map(|(name, _)| name)
+                .collect();
+            assert_eq!(names, [&b"Accept-Language"[..], b"Accept"]);
+            assert_eq!(shared.withheld, ["remote-user", "remote_user", "x-groups"]);
+        }
+        for (name, is_trusted) in [
+            ("Remote-User", true),
+            ("remote_user", true),
+            ("x.groups", false),
+        ] {
+            let name = FieldName::of(name.as_bytes());
+            let forwarding = field_forwarding(name, is_trusted, &rules.request);
+            assert_eq!(forwarding, FieldForwarding::Removed);
+        }
+    }
     use crate::rules::KeyRules;
     use crate::testing::fields;
     use crate::vary::Vary;

@@ -183,16 +183,42 @@ pub struct RequestRules {
     pub kept_fields: FieldPatterns,
     /// Further fields that a shared fetch sends, without being part of the key.
     pub forwarded_fields: FieldPatterns,
+    /// Fields that authentication sets for one client, as [`RequestRules::grant`] adds them.
+    pub granted_fields: FieldPatterns,
     /// Fields that the operator writes in place of the client's.
     pub set_fields: Vec<FieldEdit>,
 }
 
 impl RequestRules {
+    /// Adds a field that authentication sets for one client. The client's own is removed, and a shared fetch sends none,
+    /// whatever else names it.
+    pub fn grant(&mut self, name: &str) {
+        self.granted_fields.push(with_hyphens(name.as_bytes()));
+    }
+
+    /// Returns true for a field that authentication sets, and for one that programs take for it: to PHP, `Remote_User`
+    /// is `Remote-User`.
+    pub fn is_granted(&self, name: &[u8]) -> bool {
+        !self.granted_fields.is_empty() && self.granted_fields.matches(&with_hyphens(name))
+    }
+
     /// Returns true if the operator writes a field of this name.
     pub fn sets(&self, name: &[u8]) -> bool {
         let mut edits = self.set_fields.iter();
         edits.any(|edit| name.eq_ignore_ascii_case(edit.name.as_bytes()))
     }
+}
+
+/// Returns a name with hyphens in place of all but letters and digits.
+fn with_hyphens(name: &[u8]) -> Vec<u8> {
+    let hyphen = |&byte: &u8| {
+        if byte.is_ascii_alphanumeric() {
+            byte
+        } else {
+            b'-'
+        }
+    };
+    name.iter().map(hyphen).collect()
 }
 
 /// The components of the key besides scheme, host and path.

@@ -66,6 +66,10 @@ fn of_sharing(rules: &Rules) -> Vec<u8> {
     if !request.forwarded_fields.is_empty() {
         push_names(&mut out, request.forwarded_fields.written());
     }
+    if !request.granted_fields.is_empty() {
+        out.extend(b"granted");
+        push_names(&mut out, request.granted_fields.written());
+    }
     if !request.set_fields.is_empty() {
         out.extend(b"set");
         let names = request.set_fields.iter().map(|edit| lower(&edit.name));

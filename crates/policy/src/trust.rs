@@ -28,7 +28,10 @@ pub fn field_forwarding(
     // The origin needs a host, whatever the route removes.
     if name.is(names::HOST) {
         FieldForwarding::Rewritten
-    } else if is_hop_by_hop(name) || rules.removed_fields.matches(name.text()) {
+    } else if is_hop_by_hop(name)
+        || rules.removed_fields.matches(name.text())
+        || rules.is_granted(name.text())
+    {
         FieldForwarding::Removed
     } else if is_rewritten(name) {
         FieldForwarding::Rewritten
@@ -67,6 +70,7 @@ pub(crate) fn believed<'a>(
         only_from_trusted_peers(name)
             && (is_trusted || rules.kept_fields.matches(name.text()) && !is_rewritten(name))
             && !rules.removed_fields.matches(name.text())
+            && !rules.is_granted(name.text())
             && !is_address(name)
     };
     let lines = fields.lines().filter(move |line| counts(line.field_name()));

@@ -9,7 +9,8 @@
 //!   with the same cache, permits and counters; a connection compares one number between two requests and switches then.
 //! - **Upgrade**: `control` starts another process and hands it the sockets over its standard input (`lifecycle`). The old
 //!   process drains once the new one serves.
-//! - **Limits and TLS**: `rates` limits the rate of requests; `passwords` verifies those of Basic authentication; `tls` holds certificates and session tickets.
+//! - **Limits and TLS**: `rates` limits the rate of requests; `passwords` verifies those of Basic authentication, `forward_auth`
+//!   asks an authentication server; `tls` holds certificates and session tickets.
 //! - **Observability**: `metrics` counts every request once; `observe` limits the rate of log events, and samples
 //!   traces.
 
@@ -19,6 +20,7 @@ mod connection;
 mod control;
 mod files;
 mod fingerprints;
+mod forward_auth;
 mod h2;
 mod lifecycle;
 mod metrics;

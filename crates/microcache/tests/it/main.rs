@@ -1,5 +1,6 @@
 //! Black-box tests: the real binary between a scripted origin and a raw client.
 
+mod access;
 mod acme;
 mod adversary;
 mod ambiguous_paths;

@@ -31,6 +31,7 @@ impl Detail {
             Self::AuthenticationBusy => AUTHENTICATION_BUSY,
             Self::Redirect => REDIRECT,
             Self::Respond => RESPOND,
+            Self::AuthenticationUnavailable => AUTHENTICATION_UNAVAILABLE,
             Self::Refused => REFUSED,
             Self::HitForMiss => HIT_FOR_MISS,
             Self::Withheld => WITHHELD,
@@ -138,6 +139,11 @@ const REDIRECT: Explanation =
 
 const RESPOND: Explanation =
     Explanation::of("the route has a response of its own").unless("change `respond` of the route");
+
+const AUTHENTICATION_UNAVAILABLE: Explanation =
+    Explanation::of("the authentication server of the route failed, or was too slow")
+        .by("RFC 9110 §15.6.4")
+        .unless("check the server that `forward_auth` names, or raise its `timeout`");
 
 const REFUSED: Explanation = Explanation::of(
             "the origin rejected this client (4xx other than 404 and 410), which does not apply to other clients",

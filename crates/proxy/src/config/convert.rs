@@ -13,7 +13,8 @@ use super::mistake::{Mistake, Mistakes, Report};
 use super::options::{
     ACCESS, ACME, ADMIN, ANSWERS, ASKING, COMPRESSION, ERROR_PAGES, FILES, GROUP, HEADERS, INCLUDE,
     LIMITS, LOGS, MERCURE, ORIGIN, Otherwise, PUSH, REDIRECTS, REWRITING, ROUTE, RULES, RouteDraft,
-    SERVER, SERVERS, TIERS, TLS, abouts, check_compression, exclusive, flags, set_defaults,
+    SERVER, SERVERS, TIERS, TLS, abouts, check_authentication, check_compression, exclusive, flags,
+    set_defaults,
 };
 use super::place::Place;
 use super::raw::{self, Table, Value};
@@ -230,6 +231,7 @@ impl<'a> Draft<'a> {
         }
         self.check_max_object(&self.route, table, mistakes);
         check_removed(&self.route, table, mistakes);
+        check_authentication(table, mistakes);
         check_compression(&mut self.route, table, mistakes);
     }
 
@@ -277,7 +279,45 @@ impl<'a> Draft<'a> {
         if self.config.upstreams.is_empty() && !routes.iter().any(needs_no_origin) {
             mistakes.note(no_origin(has_file));
         }
+        self.add_authentication_servers(mistakes);
         self.config
+    }
+
+    /// Adds the upstream groups of authentication servers, behind all others.
+    fn add_authentication_servers(&mut self, mistakes: &mut Mistakes) {
+        let listen = self.client_addresses();
+        let Config {
+            routes, upstreams, ..
+        } = &mut self.config;
+        for route in routes {
+            let Some(auth) = &mut route.forward_auth else {
+                continue;
+            };
+            let rules = &route.rules.request;
+            let mut copied = auth.copied().iter();
+            if let Some(name) = copied.find(|name| rules.sets(name.as_bytes())) {
+                let what = format!("`{name}` is set by `request_headers` and by `forward_auth`");
+                mistakes.note(Mistake::new(&auth.place, what).remedy("remove it from one of them"));
+            }
+            let Some(url) = auth.url.clone() else {
+                continue;
+            };
+            note_itself(&listen, &[url.server().clone()], &auth.place, mistakes);
+            let mut settings = auth.settings(&url, &self.group);
+            let name = settings.name.clone();
+            for number in 2.. {
+                let known = upstreams.iter().position(|it| it.name == settings.name);
+                auth.group = known.unwrap_or(upstreams.len());
+                match known {
+                    Some(index) if upstreams[index] == settings => break,
+                    Some(_) => settings.name = format!("{name} {number}"),
+                    None => {
+                        upstreams.push(settings);
+                        break;
+                    }
+                }
+            }
+        }
     }
 
     fn read_upstreams(&mut self, mistakes: &mut Mistakes) {
@@ -336,6 +376,9 @@ impl<'a> Draft<'a> {
         for route in &mut own {
             route.addresses.clone_from(&self.route.route.addresses);
             route.basic_auth.clone_from(&self.route.route.basic_auth);
+            route
+                .forward_auth
+                .clone_from(&self.route.route.forward_auth);
         }
         self.config.routes.splice(0..0, own);
         let routes = self.config.routes.iter_mut();
@@ -408,6 +451,7 @@ impl<'a> Draft<'a> {
             route.route.addresses = AddressRules::default();
         }
         table.apply(ACCESS, &mut route, mistakes);
+        check_authentication(&table, mistakes);
         table.apply(COMPRESSION, &mut route, mistakes);
         table.apply(HEADERS, &mut route, mistakes);
         table.apply(REDIRECTS, &mut route, mistakes);

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use super::option::{About, Form, Unset};
 use super::options::{
     ACCESS, ACME, ADMIN, ANSWERS, ASKING, BASIC_AUTH, CERTIFICATE, COMPRESSION, ERROR_PAGES, FILES,
-    GROUP, HEADERS, HEALTH_CHECK, INCLUDE, KEY, LIMITS, LOGS, MATCH, MERCURE, ORIGIN, PUSH, QUERY,
-    REDIRECT, REDIRECTS, REQUEST_HEADERS, RESPOND, RESPONSE_HEADERS, REWRITE, REWRITING, ROUTE,
-    RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
+    FORWARD_AUTH, GROUP, HEADERS, HEALTH_CHECK, INCLUDE, KEY, LIMITS, LOGS, MATCH, MERCURE, ORIGIN,
+    PUSH, QUERY, REDIRECT, REDIRECTS, REQUEST_HEADERS, RESPOND, RESPONSE_HEADERS, REWRITE,
+    REWRITING, ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
 };
 
 const WIDTH: usize = 96;
@@ -80,7 +80,11 @@ fn rules(out: &mut String) {
     );
     settings(out, &abouts(ASKING));
     section(out, "Access", "For all routes; a route may override it.");
-    settings(out, &abouts(ACCESS));
+    // It excludes another option, so it stands at a route below.
+    let is_for_route = |about: &About| about.name == "forward_auth";
+    let (access, of_route): (Vec<_>, Vec<_>) =
+        abouts(ACCESS).into_iter().partition(|it| !is_for_route(it));
+    settings(out, &access);
     section(
         out,
         "Compression",
@@ -116,6 +120,7 @@ fn rules(out: &mut String) {
     );
     out.push_str("#[[routes]]\n");
     settings(out, &abouts(ROUTE));
+    settings(out, &of_route);
     out.push_str("#ttl = \"10s\"\n\n#[[routes]]\n#match = { path = \"/static/*\" }\n");
     settings(out, &abouts(FILES));
     out.push_str("\n#[[routes]]\n#match = { path = \"/admin/*\" }\n#pass = true\n");
@@ -276,6 +281,13 @@ fn of_responses(out: &mut String) {
         "In `basic_auth`.",
         &abouts(BASIC_AUTH),
         "basic_auth.",
+    );
+    chapter(
+        out,
+        "Authentication by another server",
+        "In `forward_auth`.",
+        &abouts(FORWARD_AUTH),
+        "forward_auth.",
     );
 }
 

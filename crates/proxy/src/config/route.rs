@@ -13,6 +13,7 @@ use super::basic_auth::BasicAuth;
 use super::condition::Condition;
 use super::error_pages::ErrorPages;
 use super::fixed_response::FixedResponse;
+use super::forward_auth::ForwardAuth;
 use super::matcher::Matcher;
 use super::pattern::Glob;
 use super::place::Place;
@@ -63,6 +64,8 @@ pub struct Route {
     pub addresses: AddressRules,
     /// Basic authentication.
     pub basic_auth: Option<BasicAuth>,
+    /// Authentication by another server.
+    pub forward_auth: Option<ForwardAuth>,
     /// The name in logs and metrics.
     pub name: String,
     /// Its requests are in the access log.
@@ -137,6 +140,7 @@ impl Route {
             rate: Rate::default(),
             addresses: AddressRules::default(),
             basic_auth: None,
+            forward_auth: None,
             name,
             access_log: true,
         }
@@ -144,7 +148,12 @@ impl Route {
 
     /// Returns whether some clients may not use it.
     pub(crate) const fn controls_access(&self) -> bool {
-        !self.addresses.is_open() || self.basic_auth.is_some()
+        !self.addresses.is_open() || self.authenticates()
+    }
+
+    /// Returns whether its clients are authenticated.
+    pub(crate) const fn authenticates(&self) -> bool {
+        self.basic_auth.is_some() || self.forward_auth.is_some()
     }
 
     /// Returns whether the clients that may use it are those of another route.
@@ -154,18 +163,36 @@ impl Route {
 
     /// Returns whether its clients are authenticated as those of another route.
     pub(crate) fn has_authentication_of(&self, other: &Self) -> bool {
-        match (&self.basic_auth, &other.basic_auth) {
+        let is_same_file = match (&self.basic_auth, &other.basic_auth) {
             (None, None) => true,
             (Some(own), Some(other)) => own.has_users_of(other),
             _ => false,
-        }
+        };
+        is_same_file
+            && match (&self.forward_auth, &other.forward_auth) {
+                (None, None) => true,
+                (Some(own), Some(other)) => own.has_url_of(other),
+                _ => false,
+            }
     }
 
     /// Keeps what authenticates clients from the application and out of caching decisions, and its pages apart from
     /// those of routes that would give them to everyone.
     pub(super) fn settle_authentication(&mut self) {
+        let request = &mut self.rules.request;
         if self.basic_auth.is_some() {
-            self.rules.request.removed_fields.push("authorization");
+            request.removed_fields.push("authorization");
+        }
+        if let Some(auth) = &self.forward_auth {
+            for name in auth.copied() {
+                request.removed_fields.push(name);
+                request.grant(name);
+            }
+            for name in &auth.session_cookies {
+                request.removed_cookies.push(name);
+            }
+        }
+        if self.authenticates() {
             self.rules.key.route = Some(self.name.clone());
         }
     }

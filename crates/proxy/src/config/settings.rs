@@ -98,7 +98,16 @@ impl Tables<'_> {
                 .chain(self.all(&abouts(ERROR_PAGES), &with(own, top)))
                 .collect()
         };
-        let names = config.upstreams.iter().map(|group| &group.name);
+        // The groups of authentication servers have no options of their own.
+        let is_for_authentication = |index: &usize| {
+            let mut auths = config
+                .routes
+                .iter()
+                .filter_map(|it| it.forward_auth.as_ref());
+            auths.any(|auth| auth.group() == *index)
+        };
+        let indices = (0..config.upstreams.len()).filter(|index| !is_for_authentication(index));
+        let names = indices.map(|index| &config.upstreams[index].name);
         let routes = config.routes.iter().enumerate();
         Settings {
             file: self.name.map(str::to_owned),

@@ -2,30 +2,20 @@
 
 use std::sync::Arc;
 
-use microcache_engine::{
-    BoxFuture, Bypass, ForwardedRequest, NoResponse, Request, Response, RouteMatch,
-};
-use microcache_policy::Time;
+use microcache_engine::{BoxFuture, ForwardedRequest, NoResponse, Request, Response, RouteMatch};
+use microcache_policy::known_name::names;
+use microcache_policy::{FieldBlock, FieldsBuf, Network, Scheme, Time, says_https};
+use tokio::time::timeout;
 
+use super::pending_access::{AccessCheck, PendingAccess};
 use super::{DeferredRequest, DeferredSource, ForwardSource, Reply, Session, pages};
+use crate::config::{BasicAuth, ForwardAuth};
+use crate::forward_auth::{AuthQuestion, AuthSubject, Decision, Grant};
 use crate::metrics::Refusal;
-use crate::passwords::{Credentials, PasswordCheck, PendingVerification};
-
-/// A request whose client is being authenticated.
-pub(super) struct PendingAccess {
-    found: RouteMatch,
-    verification: PendingVerification,
-}
-
-impl PendingAccess {
-    /// Returns the index of the route, and whether the path can be read as that of another one.
-    pub(super) fn route(&self) -> (usize, bool) {
-        (self.found.route, self.found.bypass == Some(Bypass::Path))
-    }
-}
+use crate::passwords::{Credentials, PasswordCheck};
 
 impl Session {
-    /// Returns the response to a request without valid credentials for its route, or defers it until they are verified.
+    /// Returns the response to a request that its route does not admit, or defers it until that is decided.
     #[cold]
     #[inline(never)]
     pub(super) fn authenticate(
@@ -34,10 +24,25 @@ impl Session {
         request: &Request<'_>,
         now: Time,
     ) -> Option<Reply> {
-        let basic = self.shared.config.routes[found.route].basic_auth.as_ref()?;
-        if self.shared.takes_for_purge(request) {
+        let route = &self.shared.config.routes[found.route];
+        if !route.authenticates() || self.shared.takes_for_purge(request) {
             return None;
         }
+        if let Some(basic) = &route.basic_auth {
+            return self.verify_password(basic, found, request, now);
+        }
+        let auth = route.forward_auth.as_ref()?;
+        Some(self.ask_server(auth, found, request, now))
+    }
+
+    /// Returns the response to a request without valid credentials, or defers it until they are verified.
+    fn verify_password(
+        &self,
+        basic: &BasicAuth,
+        found: RouteMatch,
+        request: &Request<'_>,
+        now: Time,
+    ) -> Option<Reply> {
         let Some(credentials) = Credentials::of(request.fields) else {
             return Some(Reply::Now(pages::unauthorized(basic.realm(), now)));
         };
@@ -48,29 +53,83 @@ impl Session {
         let busy = match passwords.check(basic.users(), &credentials, client) {
             PasswordCheck::Accepted => return None,
             PasswordCheck::Pending(verification) => {
-                let pending = PendingAccess {
-                    found,
-                    verification,
-                };
-                return Some(Reply::Deferred(DeferredRequest {
-                    wanted: DeferredSource::Forward(ForwardSource::Authentication(Box::new(
-                        pending,
-                    ))),
-                    route: self.shared.engine.id_of(found),
-                    head: self.copied(request),
-                    began: now,
-                }));
+                let check = AccessCheck::Password(verification);
+                return Some(self.deferred(PendingAccess { found, check }, request, now));
             }
             PasswordCheck::TooManyOfNetwork => pages::too_many_passwords(now),
             PasswordCheck::QueueFull => pages::passwords_busy(now),
         };
         self.shared.refused(Refusal::Authentication, || {
+            let status = busy.status;
             format!(
-                "{client} was answered {}: too many passwords wait for their verification",
-                busy.status
+                "{client} was answered {status}: too many passwords wait for their verification"
             )
         });
         Some(Reply::Now(busy))
+    }
+
+    /// Answers a request that was admitted a short time ago, or defers it until the server has decided.
+    fn ask_server(
+        &self,
+        auth: &ForwardAuth,
+        found: RouteMatch,
+        request: &Request<'_>,
+        now: Time,
+    ) -> Reply {
+        if let Some(page) = self.loop_detected(request.fields, now) {
+            return Reply::Now(page);
+        }
+        let Some(server) = self.shared.authentication[found.route].clone() else {
+            return Reply::Now(pages::authentication_unavailable(now));
+        };
+        let (fields, trusted) = (request.fields, &self.shared.trusted_proxies);
+        let is_https = request.scheme == Scheme::Https || request.is_trusted && says_https(fields);
+        let scheme = if is_https {
+            Scheme::Https
+        } else {
+            Scheme::Http
+        };
+        let host = fields.value(names::X_FORWARDED_HOST);
+        let address = self.peer.client_text(fields, trusted);
+        let subject = AuthSubject {
+            request,
+            scheme: scheme.as_str(),
+            host: host.filter(|_| request.is_trusted).unwrap_or(request.host),
+            address: &address,
+        };
+        let question = AuthQuestion {
+            authority: auth.authority(),
+            target: auth.target(),
+            via: self.shared.pseudonym.via(),
+        };
+        let decisions = &self.shared.decisions;
+        let is_kept = !auth.kept_for().is_zero();
+        let fingerprint = is_kept.then(|| decisions.fingerprint(subject.identity(&question)));
+        if let Some(grant) = fingerprint.and_then(|it| decisions.get(&it)) {
+            return match self.once_admitted(found, request, now) {
+                Reply::Deferred(deferred) => Reply::Deferred(DeferredRequest {
+                    grant: Some(grant),
+                    ..deferred
+                }),
+                reply @ Reply::Now(_) => reply,
+            };
+        }
+        let check = AccessCheck::Server {
+            question: Box::new(question.about(&subject)),
+            server,
+            fingerprint,
+        };
+        self.deferred(PendingAccess { found, check }, request, now)
+    }
+
+    fn deferred(&self, pending: PendingAccess, request: &Request<'_>, now: Time) -> Reply {
+        Reply::Deferred(DeferredRequest {
+            route: self.shared.engine.id_of(pending.found),
+            wanted: DeferredSource::Forward(ForwardSource::Authentication(Box::new(pending))),
+            grant: None,
+            head: self.copied(request),
+            began: now,
+        })
     }
 
     /// Returns whether a request has no credentials although its route requires some. They are not verified.
@@ -84,7 +143,7 @@ impl Session {
     pub(super) fn once_authenticated(
         &self,
         pending: PendingAccess,
-        incoming: ForwardedRequest,
+        mut incoming: ForwardedRequest,
     ) -> BoxFuture<'static, Result<Response, NoResponse>> {
         let session = Self {
             shared: Arc::clone(&self.shared),
@@ -92,39 +151,96 @@ impl Session {
             client: None,
         };
         Box::pin(async move {
-            let PendingAccess {
-                found,
-                verification,
-            } = pending;
-            let is_right = verification.verified().await;
+            let PendingAccess { found, check } = pending;
+            let grant = match session.admit(found.route, check, incoming.network).await {
+                Ok(grant) => grant,
+                Err(refused) => return Ok(*refused),
+            };
             let engine = &session.shared.engine;
             let now = engine.clock.now();
-            if !is_right {
-                return Ok(session.wrong_password(found.route, &incoming, now));
-            }
             let request = incoming.as_request();
-            if let Some(response) = session.route_response(found.route, &request, now) {
-                return Ok(response);
-            }
-            match session.answer_from_cache(found, &request, now) {
-                Reply::Now(response) => Ok(response),
+            let mut response = match session.once_admitted(found, &request, now) {
+                Reply::Now(response) => response,
                 Reply::Deferred(DeferredRequest {
                     wanted: DeferredSource::Forward(ForwardSource::Origin(plan)),
                     ..
-                }) => Arc::clone(engine).ask(plan, incoming).await,
+                }) => {
+                    grant.add_fields(&mut incoming.outgoing);
+                    Arc::clone(engine).ask(plan, incoming).await?
+                }
                 // Purges need no authentication, and no request needs two.
-                Reply::Deferred(_) => Ok(pages::panicked(now)),
+                Reply::Deferred(_) => pages::panicked(now),
+            };
+            if grant.sets_cookies() {
+                let mut fields = FieldsBuf::new();
+                fields.extend_if(response.fields(), |_, _| true);
+                grant.add_cookies(&mut fields);
+                response.fields = Some(FieldBlock::from(fields));
             }
+            Ok(response)
         })
     }
 
-    fn wrong_password(&self, route: usize, incoming: &ForwardedRequest, now: Time) -> Response {
+    /// Waits for the decision about a client. Fails with the response to one that is not admitted.
+    async fn admit(
+        &self,
+        route: usize,
+        check: AccessCheck,
+        client: Network,
+    ) -> Result<Arc<Grant>, Box<Response>> {
+        match check {
+            AccessCheck::Password(verification) => {
+                if verification.verified().await {
+                    return Ok(Arc::default());
+                }
+                Err(Box::new(self.wrong_password(route, client)))
+            }
+            AccessCheck::Server {
+                server,
+                question,
+                fingerprint,
+            } => {
+                let Some(auth) = &self.shared.config.routes[route].forward_auth else {
+                    return Err(Box::new(self.no_decision(route, "it is not configured")));
+                };
+                let decision = async {
+                    let response = server.fetch(*question).await;
+                    let response = response.map_err(|error| error.to_string())?;
+                    Decision::of(response, auth.copied()).await
+                };
+                let decision = timeout(auth.timeout(), decision).await;
+                let late = || Err("it has not decided within `timeout`".to_owned());
+                match decision.unwrap_or_else(|_| late()) {
+                    Ok(Decision::Granted(grant)) => {
+                        let grant = Arc::new(grant);
+                        if let Some(fingerprint) = fingerprint {
+                            let decisions = &self.shared.decisions;
+                            decisions.keep(fingerprint, &grant, auth.kept_for());
+                        }
+                        Ok(grant)
+                    }
+                    Ok(Decision::Refused(response)) => Err(response),
+                    Err(why) => Err(Box::new(self.no_decision(route, &why))),
+                }
+            }
+        }
+    }
+
+    fn wrong_password(&self, route: usize, client: Network) -> Response {
         let route = &self.shared.config.routes[route];
         self.shared.refused(Refusal::Authentication, || {
-            let (client, name) = (incoming.network, &route.name);
+            let name = &route.name;
             format!("{client} was answered 401: a wrong password for the route {name}")
         });
-        let realm = route.basic_auth.as_ref().map_or("", |basic| basic.realm());
-        pages::unauthorized(realm, now)
+        let realm = route.basic_auth.as_ref().map_or("", BasicAuth::realm);
+        pages::unauthorized(realm, self.shared.engine.clock.now())
+    }
+
+    fn no_decision(&self, route: usize, why: &str) -> Response {
+        self.shared.refused(Refusal::Authentication, || {
+            let name = &self.shared.config.routes[route].name;
+            format!("a request was answered 503: the authentication server of the route {name} cannot be asked: {why}")
+        });
+        pages::authentication_unavailable(self.shared.engine.clock.now())
     }
 }

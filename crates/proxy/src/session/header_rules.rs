@@ -33,7 +33,7 @@ impl HeaderRules {
         let is_plain = |route: &Route| {
             route.response_headers.is_empty()
                 && route.browser.is_off()
-                && route.basic_auth.is_none()
+                && !route.authenticates()
                 && route.error_pages.is_empty()
         };
         if config.routes.iter().all(is_plain) {
@@ -44,7 +44,7 @@ impl HeaderRules {
                 edits: route.response_headers.clone(),
                 error_pages: route.error_pages.clone(),
                 browser: route.browser,
-                is_private: route.basic_auth.is_some(),
+                is_private: route.authenticates(),
                 has_files: matches!(route.goes_to, GoesTo::Files(_)),
             })
         });

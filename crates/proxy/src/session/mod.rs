@@ -20,6 +20,7 @@ mod last_hop;
 mod log_notes;
 mod monitor;
 pub(crate) mod pages;
+mod pending_access;
 pub(crate) mod pseudonym;
 mod purging;
 mod rates;
@@ -40,18 +41,19 @@ use microcache_policy::field_template::TemplateValues;
 use microcache_policy::{Fields, RequestRules, Scheme, Span, Time, says_https};
 
 use crate::config::RateOf;
+use crate::forward_auth::Grant;
 use crate::metrics::{ImmediateResponse, Refusal, RequestUrl};
 use crate::observe::{Kind, TARGET, Traces};
 use crate::shared::Shared;
 pub(crate) use account::RequestAccount;
 pub(crate) use answering::{AdmittedResponse, OngoingRequest, RequestEvent};
-use authentication::PendingAccess;
 pub(crate) use cache_fields::CacheFields;
 pub(crate) use content::{Allowance, AnnouncedContent, ContentSender};
 pub use finished::{FinalResponse, FinishedRequest, TraceState};
 pub(crate) use forwarding::{Caller, Peer};
 use forwarding::{outgoing, set_fields};
 pub(crate) use heads::{STRICT, is_bodiless, never_has_content, strict_unless_said};
+use pending_access::PendingAccess;
 use purging::AuthorizedPurge;
 pub(crate) use watching::{PlainGet, RefreshOutcome, client_address, visitor_scheme};
 
@@ -75,6 +77,8 @@ pub(crate) enum Reply {
 pub(crate) struct DeferredRequest {
     wanted: DeferredSource,
     route: RouteId,
+    /// Fields that the authentication server has set.
+    grant: Option<Arc<Grant>>,
     head: RequestHead,
     began: Time,
 }
@@ -237,6 +241,14 @@ impl Session {
         (!stays).then(|| pages::elsewhere(host, request.target, port, now))
     }
 
+    /// Answers a request whose client is let in: by the route itself, or from its cache.
+    fn once_admitted(&self, found: RouteMatch, request: &Request<'_>, now: Time) -> Reply {
+        match self.route_response(found.route, request, now) {
+            Some(response) => Reply::Now(response),
+            None => self.answer_from_cache(found, request, now),
+        }
+    }
+
     /// Reports a failed TLS handshake.
     pub(crate) fn report_failed_handshake(&self, why: &std::io::Error) {
         self.shared.metrics.refused.count(Refusal::Handshake);
@@ -286,6 +298,7 @@ impl Session {
             Reply::Deferred(DeferredRequest {
                 wanted,
                 route,
+                grant: None,
                 head: self.copied(request),
                 began: now,
             })
@@ -352,6 +365,7 @@ impl Session {
         let DeferredRequest {
             wanted,
             route,
+            grant,
             head,
             began,
         } = unanswered;
@@ -393,6 +407,9 @@ impl Session {
         let mut incoming = self.incoming(head, rules, body);
         let span = account.span().map(|span| Traces::part(&span));
         traced(&mut incoming, span, rules);
+        if let Some(grant) = grant {
+            grant.add_fields(&mut incoming.outgoing);
+        }
         incoming.length = announced.and_then(|announced| announced.length);
         incoming.interim = Some(interims.clone());
         incoming.client = Some(Arc::clone(self.client.get_or_insert_default()));

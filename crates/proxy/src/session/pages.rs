@@ -66,6 +66,12 @@ pub(crate) fn passwords_busy(now: Time) -> Response {
     page(503, text, Detail::AuthenticationBusy, now)
 }
 
+/// Response to a request that the authentication server has not decided about.
+pub(crate) fn authentication_unavailable(now: Time) -> Response {
+    let text = "Authentication is not available. Please try again in a moment.";
+    page(503, text, Detail::AuthenticationUnavailable, now)
+}
+
 /// Redirect to TLS at this port, as 308 (RFC 9110 §15.4.9). Without a host there is no target.
 pub(crate) fn elsewhere(host: &[u8], target: &[u8], port: u16, now: Time) -> Response {
     let bare = std::str::from_utf8(without_port(host)).unwrap_or_default();

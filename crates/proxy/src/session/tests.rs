@@ -1,6 +1,7 @@
 //! The session without a connection: guarantees to HTTP/1 and HTTP/2.
 
 mod access;
+mod forward_auth;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -89,9 +90,14 @@ impl World {
 
     fn of(config: Config) -> Self {
         let origin = Arc::new(Echo::default());
+        let origins = [Arc::clone(&origin) as Arc<dyn Origin>];
+        Self::behind(config, origin, &origins)
+    }
+
+    fn behind(config: Config, origin: Arc<Echo>, origins: &[Arc<dyn Origin>]) -> Self {
         let push = start_push(&config).expect("documents are kept in memory");
         let mut shared = Shared::before(
-            (&[Arc::clone(&origin) as Arc<dyn Origin>], push),
+            (origins, push),
             Arc::new(config),
             Tiers::default(),
             Notices::default(),

@@ -23,8 +23,11 @@ use rustls::ServerConfig;
 use super::active::Active;
 use super::routing::Routing;
 use crate::admission::{ConnectionLimits, FIRST_REQUEST, LimitSettings, PinnedBytes};
-use crate::config::{self, Cidr, ClientTimeouts, Config, GoesTo, Http2Limits, Watching};
+use crate::config::{
+    self, Cidr, ClientTimeouts, Config, ForwardAuth, GoesTo, Http2Limits, Watching,
+};
 use crate::files::{DirectoryOrigin, FilesFirstOrigin, SendfileOrigin};
+use crate::forward_auth::DecisionCache;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::{Metrics, Refusal};
 use crate::observe::Notices;
@@ -96,6 +99,10 @@ pub(crate) struct Shared {
     pub(crate) controls_access: bool,
     /// Verifier of users' passwords.
     pub(crate) passwords: Arc<PasswordVerifier>,
+    /// Authentication servers, by number of the route.
+    pub(crate) authentication: Box<[Option<Arc<dyn Origin>>]>,
+    /// Their decisions that are kept.
+    pub(crate) decisions: Arc<DecisionCache>,
     /// Changes of the fields of responses, by number of the route; `None` if there are none.
     pub(crate) header_rules: Option<Box<[Arc<HeaderRules>]>>,
     /// Rate limits of routes, if any.
@@ -164,6 +171,8 @@ impl Shared {
             pinned: PinnedBytes::new(fill_memory(&config), slow_reader_timeout(&config)),
             rates: RateLimits::of(&config, |name| metrics.route(name), None),
             passwords: Arc::default(),
+            authentication: authentication(&config, origins),
+            decisions: Arc::default(),
             notices,
             metrics,
             untrusted_forwarders: Arc::default(),
@@ -210,8 +219,9 @@ impl Shared {
             .max(self.engine.cache.largest_in_tiers());
         let push = self.push.clone().or_else(|| start_push(&config).ok()?);
         let mercure = start_mercure(self.mercure.as_ref(), &config);
+        let origins = groups.origins(&config.trusted_proxies, own_address(&config));
         let behind = CacheOrigins {
-            origins: &groups.origins(&config.trusted_proxies, own_address(&config)),
+            origins: &origins,
             push: push.as_ref(),
             mercure: mercure.as_ref(),
             find_page: &self.find_page,
@@ -241,6 +251,8 @@ impl Shared {
                 self.rates.as_deref(),
             ),
             passwords: Arc::clone(&self.passwords),
+            authentication: authentication(&config, &origins),
+            decisions: Arc::clone(&self.decisions),
             notices: self.notices.clone(),
             metrics: Arc::clone(&self.metrics),
             untrusted_forwarders: Arc::clone(&self.untrusted_forwarders),
@@ -334,6 +346,8 @@ struct Lasting {
     pinned: PinnedBytes,
     rates: Option<Box<RateLimits>>,
     passwords: Arc<PasswordVerifier>,
+    authentication: Box<[Option<Arc<dyn Origin>>]>,
+    decisions: Arc<DecisionCache>,
     notices: Notices,
     metrics: Arc<Metrics>,
     untrusted_forwarders: Arc<UntrustedForwarders>,
@@ -378,6 +392,8 @@ impl Lasting {
                 .iter()
                 .any(crate::config::Route::controls_access),
             passwords: self.passwords,
+            authentication: self.authentication,
+            decisions: self.decisions,
             header_rules: HeaderRules::of(&config),
             rates: self.rates,
             notices: self.notices,
@@ -506,6 +522,16 @@ impl Origin for NoOrigin {
     fn fetch(&self, _: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
         Box::pin(std::future::ready(Err(OriginError::Down)))
     }
+}
+
+/// Returns the authentication servers of all routes.
+fn authentication(config: &Config, origins: &[Arc<dyn Origin>]) -> Box<[Option<Arc<dyn Origin>>]> {
+    let auths = config
+        .routes
+        .iter()
+        .map(|route| route.forward_auth.as_ref());
+    let server = |auth: &ForwardAuth| origins.get(auth.group()).cloned();
+    auths.map(|auth| auth.and_then(server)).collect()
 }
 
 /// Origins behind the cache.

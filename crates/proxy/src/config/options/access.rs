@@ -5,11 +5,15 @@ use std::sync::Arc;
 use super::super::access::block;
 use super::super::basic_auth::BasicAuth;
 use super::super::cidr::Cidr;
+use super::super::forward_auth::{AuthUrl, ForwardAuth};
 use super::super::mistake::{Mistake, Mistakes};
-use super::super::option::Form::{List, Table, Text};
-use super::super::option::{Opt, optional};
-use super::super::raw::Value;
+use super::super::option::Form::{self, Duration, List, Number, Text};
+use super::super::option::{Opt, opt, optional};
+use super::super::raw::{Table, Value};
+use super::headers::fixed_by_request;
+use super::names::{field_name, name_pattern};
 use super::route::RouteDraft;
+use super::{LIFETIME, WAIT};
 
 /// Options of access.
 pub(in crate::config) const ACCESS: &[Opt<RouteDraft>] = &[
@@ -32,7 +36,7 @@ pub(in crate::config) const ACCESS: &[Opt<RouteDraft>] = &[
         .sets(|r, v, m| r.route.addresses.deny = blocks(v, m)),
     optional(
         "basic_auth",
-        Table("file and realm"),
+        Form::Table("file and realm"),
         r#"{ file = "/etc/microcache/htpasswd", realm = "Staging" }"#,
     )
     .unset("no authentication")
@@ -42,7 +46,82 @@ pub(in crate::config) const ACCESS: &[Opt<RouteDraft>] = &[
          password does not reach the application. See [access](access.md#by-password).",
     )
     .sets(set_basic_auth),
+    optional(
+        "forward_auth",
+        Form::Table("url and what is copied"),
+        r#"{ url = "http://127.0.0.1:9091/verify", copy_headers = ["Remote-User"] }"#,
+    )
+    .unset("no authentication")
+    .help("Server that decides about each request, as Authelia or oauth2-proxy")
+    .more(
+        "A response with 2xx admits the request; 401, 403 and redirects go to the client; anything \
+         else is 503. `\"off\"` on a route overrides the top; a route with this option does not \
+         inherit `basic_auth`, and the reverse. See \
+         [access](access.md#by-another-server).",
+    )
+    .sets(set_forward_auth),
 ];
+
+/// Options of authentication by another server.
+pub(in crate::config) const FORWARD_AUTH: &[Opt<ForwardAuth>] = &[
+    optional("url", Text("URL"), "http://127.0.0.1:9091/verify")
+        .unset("required")
+        .help("URL that is requested with the client's cookies and `Authorization`")
+        .sets(|a, v, m| m.put(&mut a.url, v.parse(AuthUrl::parse).map(Some))),
+    optional("copy_headers", List("FIELD"), r#"["Remote-User", "Remote-Groups"]"#)
+        .help("Fields of its response that are set on the request to the application")
+        .more(
+            "The client's own fields of these names are removed. Shared fetches carry none of them.",
+        )
+        .sets(|a, v, m| a.copied = v.each(m, |item| item.parse(copied))),
+    optional("session_cookie", List("COOKIE"), "authelia_session")
+        .help("Cookies that are for this server only")
+        .more(
+            "They do not reach the application and do not make a request personal: all clients that \
+             are let in share what is stored. A `*` at the end matches any suffix.",
+        )
+        .sets(|a, v, m| a.session_cookies = v.each(m, |item| item.parse(name_pattern))),
+    opt("timeout", Duration, "2s")
+        .help("Maximum time of a decision; after it 503")
+        .sets(|a, v, m| m.put(&mut a.timeout, v.duration(&WAIT))),
+    opt("cache", Duration, "0s")
+        .example("5s")
+        .help("Time for which an admission is kept for identical requests")
+        .more("A logout takes effect after that time. `0s` asks about every request.")
+        .sets(|a, v, m| m.put(&mut a.kept_for, v.duration(&LIFETIME))),
+    opt("max_concurrent", Number, "64")
+        .help("Maximum concurrent requests to this server")
+        .more("Four times as many wait; beyond that the answer is 503.")
+        .sets(|a, v, m| m.put(&mut a.max_concurrent, v.count(1..=10_000))),
+];
+
+fn set_forward_auth(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes) {
+    if value.text() == Ok("off") {
+        draft.route.forward_auth = None;
+        return;
+    }
+    let Some(table) = mistakes.ok(value.table()) else {
+        return;
+    };
+    let mut auth = ForwardAuth::new(value.place.clone());
+    table.apply(FORWARD_AUTH, &mut auth, mistakes);
+    table.refuse_rest_inside("forward_auth", mistakes);
+    if value.entry("url").is_none() {
+        let remedy = "add url = \"http://127.0.0.1:9091/verify\"";
+        mistakes.note(Mistake::new(&value.place, "`forward_auth` has no `url`").remedy(remedy));
+    }
+    draft.route.forward_auth = Some(auth);
+    draft.route.basic_auth = None;
+}
+
+/// Parses the name of a field that an authentication server may set.
+fn copied(text: &str) -> Result<String, String> {
+    let name = field_name(text)?;
+    match fixed_by_request(&name) {
+        Some(why) => Err(why.to_owned()),
+        None => Ok(name),
+    }
+}
 
 /// Options of Basic authentication.
 pub(in crate::config) const BASIC_AUTH: &[Opt<BasicAuth>] = &[
@@ -55,6 +134,15 @@ pub(in crate::config) const BASIC_AUTH: &[Opt<BasicAuth>] = &[
         .help("Name of the protected pages, which browsers may show")
         .sets(|b, v, m| m.put(&mut b.realm, v.parse(realm))),
 ];
+
+/// Notes two kinds of authentication in one table: which of them counts would be a guess.
+pub(in crate::config) fn check_authentication(table: &Table<'_>, mistakes: &mut Mistakes) {
+    let is_on = |name| table.get(name).filter(|value| value.table().is_ok());
+    if let (Some(_), Some(value)) = (is_on("basic_auth"), is_on("forward_auth")) {
+        let what = "`basic_auth` and `forward_auth` exclude each other";
+        mistakes.note(Mistake::new(&value.place, what).remedy("remove one of them"));
+    }
+}
 
 fn set_basic_auth(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes) {
     if value.text() == Ok("off") {
@@ -72,6 +160,7 @@ fn set_basic_auth(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes
         mistakes.note(Mistake::new(&value.place, "`basic_auth` has no `file`").remedy(remedy));
     }
     draft.route.basic_auth = Some(basic);
+    draft.route.forward_auth = None;
 }
 
 fn realm(text: &str) -> Result<Arc<str>, String> {

@@ -243,7 +243,7 @@ fn fixed_by_response(name: &str) -> Option<&'static str> {
 }
 
 /// Returns the reason why a rule may not change a request field.
-fn fixed_by_request(name: &str) -> Option<&'static str> {
+pub(super) fn fixed_by_request(name: &str) -> Option<&'static str> {
     let is = |names: &[&str]| names.iter().any(|one| one.eq_ignore_ascii_case(name));
     if is(&["Host"]) {
         Some("see `origin_host`")

@@ -32,7 +32,7 @@ use super::flag::Flag;
 use super::mistake::Mistakes;
 use super::option::{About, Opt};
 
-pub(super) use access::{ACCESS, BASIC_AUTH};
+pub(super) use access::{ACCESS, BASIC_AUTH, FORWARD_AUTH, check_authentication};
 pub(super) use acme::ACME;
 pub(super) use admin::ADMIN;
 pub(super) use answers::{ANSWERS, REDIRECT, RESPOND};
@@ -140,11 +140,12 @@ pub(super) fn of_a_route() -> impl Iterator<Item = About> {
 }
 
 /// Returns the tables inside a route, by name.
-pub(super) fn tables_of_a_route() -> [(&'static str, Vec<About>); 8] {
+pub(super) fn tables_of_a_route() -> [(&'static str, Vec<About>); 9] {
     [
         ("match", abouts(MATCH)),
         ("key", abouts(KEY)),
         ("basic_auth", abouts(BASIC_AUTH)),
+        ("forward_auth", abouts(FORWARD_AUTH)),
         ("response_headers", abouts(RESPONSE_HEADERS)),
         ("request_headers", abouts(REQUEST_HEADERS)),
         ("redirect", abouts(REDIRECT)),

@@ -71,6 +71,7 @@ impl RouteDraft {
                 rate: Rate::default(),
                 addresses: AddressRules::default(),
                 basic_auth: None,
+                forward_auth: None,
                 name: String::new(),
                 access_log: true,
             },

@@ -170,7 +170,12 @@ fn basic(user: &str, password: &str) -> String {
 }
 
 /// Returns the final response.
-async fn response(session: &mut Session, method: &Method, target: &str, fields: &str) -> Response {
+pub(super) async fn response(
+    session: &mut Session,
+    method: &Method,
+    target: &str,
+    fields: &str,
+) -> Response {
     let now = session.shared.engine.clock.now();
     let request = Request {
         fields: Fields::new(fields.as_bytes()),

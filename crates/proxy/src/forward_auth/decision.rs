@@ -1,0 +1,113 @@
+//! The decision of an authentication server.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use microcache_engine::{Body, Frame, OriginResponse, Outcome, Response};
+use microcache_policy::{CacheStatus, Detail, FieldsBuf};
+use parking_lot::Mutex;
+
+use super::grant::Grant;
+use crate::fingerprints::{DecisionTable, Fingerprint, FingerprintKey};
+
+/// Limit of the body of a refusal.
+const MAX_BODY: usize = 64 * 1024;
+/// Fields of a refusal that the client receives.
+const OF_REFUSALS: [&str; 5] = [
+    "Location",
+    "WWW-Authenticate",
+    "Set-Cookie",
+    "Content-Type",
+    "Content-Language",
+];
+
+/// The decision about a request.
+pub(crate) enum Decision {
+    /// It is admitted.
+    Granted(Grant),
+    /// The client receives this response instead.
+    Refused(Box<Response>),
+}
+
+impl Decision {
+    /// Reads the decision from a response, of which these fields are copied if it admits the request.
+    /// Fails with the reason why it is none.
+    pub(crate) async fn of(response: OriginResponse, copied: &[String]) -> Result<Self, String> {
+        match response.status {
+            200..=299 => Ok(Self::Granted(Grant::of(&response.fields, copied))),
+            401 | 403 | 301 | 302 | 303 | 307 | 308 => refusal(response).await,
+            status => Err(format!("it has answered {status}")),
+        }
+    }
+}
+
+async fn refusal(mut response: OriginResponse) -> Result<Decision, String> {
+    let mut body = BytesMut::new();
+    while let Some(frame) = response.body.frame().await {
+        match frame {
+            Ok(Frame::Data(data)) if body.len() + data.len() <= MAX_BODY => {
+                body.extend_from_slice(&data);
+            }
+            Ok(Frame::Trailers(_)) => {}
+            Ok(Frame::Data(_)) => return Err("its response is larger than 64 KiB".to_owned()),
+            Err(_) => return Err("its response has broken off".to_owned()),
+        }
+    }
+    let mut fields = FieldsBuf::new();
+    for name in OF_REFUSALS {
+        for value in response.fields.fields().all(name) {
+            fields.push(name, value);
+        }
+    }
+    fields.push("Cache-Control", "no-store");
+    let body: Bytes = body.freeze();
+    Ok(Decision::Refused(Box::new(Response {
+        status: response.status,
+        fields: Some(fields.into()),
+        age: None,
+        cache_status: CacheStatus {
+            detail: Some(Detail::AuthenticationRequired),
+            ..CacheStatus::default()
+        },
+        length: Some(body.len() as u64),
+        body: Body::Full(body),
+        tunnel: None,
+        outcome: Outcome::Limited,
+    })))
+}
+
+/// Grants that routes keep for a short time.
+pub(crate) struct DecisionCache {
+    key: FingerprintKey,
+    grants: Mutex<DecisionTable<Arc<Grant>>>,
+}
+
+impl Default for DecisionCache {
+    fn default() -> Self {
+        Self {
+            key: FingerprintKey::random(),
+            grants: Mutex::default(),
+        }
+    }
+}
+
+impl DecisionCache {
+    /// Returns the fingerprint of a request.
+    pub(crate) fn fingerprint<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) -> Fingerprint {
+        self.key.of(parts)
+    }
+
+    pub(crate) fn get(&self, fingerprint: &Fingerprint) -> Option<Arc<Grant>> {
+        self.grants.lock().get(fingerprint, Instant::now()).cloned()
+    }
+
+    /// Keeps a grant. A cookie that came with it is for one response only, so such a grant is not kept.
+    pub(crate) fn keep(&self, fingerprint: Fingerprint, grant: &Arc<Grant>, time: Duration) {
+        if !grant.sets_cookies() && !time.is_zero() {
+            let now = Instant::now();
+            let mut grants = self.grants.lock();
+            grants.insert(fingerprint, Arc::clone(grant), now + time, now);
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Authentication by another server: a request about each request, and what its response decides.
+
+mod decision;
+mod grant;
+mod question;
+
+pub(crate) use decision::{Decision, DecisionCache};
+pub(crate) use grant::Grant;
+pub(crate) use question::{AuthQuestion, AuthSubject};
