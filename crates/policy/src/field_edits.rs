@@ -104,7 +104,6 @@ impl FieldEdits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::Scheme;
 
     fn edits(all: &[(&str, &str)]) -> Vec<FieldEdit> {
         let edit = |&(name, value): &(&str, &str)| FieldEdit {
@@ -118,7 +117,7 @@ mod tests {
         let values = TemplateValues {
             client_address: b"192.0.2.1",
             host: b"a",
-            scheme: Scheme::Http,
+            scheme: "http",
         };
         let edited = edits.applied(Fields::new(fields.as_bytes()), &values);
         String::from_utf8(edited.into_block()).expect("text")

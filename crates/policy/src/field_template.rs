@@ -2,8 +2,6 @@
 
 use smallvec::SmallVec;
 
-use crate::key::Scheme;
-
 /// A value in literal pieces and placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldTemplate {
@@ -38,7 +36,7 @@ pub struct TemplateValues<'a> {
     /// The host, with the port unless it is the scheme's default.
     pub host: &'a [u8],
     /// The scheme of the connection.
-    pub scheme: Scheme,
+    pub scheme: &'a str,
 }
 
 impl FieldTemplate {
@@ -90,7 +88,7 @@ impl FieldTemplate {
             Piece::Literal(text) => text.as_bytes(),
             Piece::Placeholder(Placeholder::ClientAddress) => client_address,
             Piece::Placeholder(Placeholder::Host) => host,
-            Piece::Placeholder(Placeholder::Scheme) => scheme.as_str().as_bytes(),
+            Piece::Placeholder(Placeholder::Scheme) => scheme.as_bytes(),
         });
         resolved.collect()
     }
@@ -115,7 +113,7 @@ mod tests {
     const VALUES: TemplateValues<'_> = TemplateValues {
         client_address: b"192.0.2.1",
         host: b"example.com",
-        scheme: Scheme::Https,
+        scheme: "https",
     };
 
     fn resolved(text: &str) -> Result<String, String> {

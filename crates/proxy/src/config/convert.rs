@@ -408,7 +408,7 @@ impl<'a> Draft<'a> {
     fn add_default_route(&mut self, mistakes: &mut Mistakes) {
         if let Some(upstream) = self.default_group() {
             let mut rest = self.route.route.clone();
-            self.set_upstream(&mut rest, upstream);
+            rest.goes_to = GoesTo::Upstream(upstream);
             "default".clone_into(&mut rest.name);
             self.config.routes.push(rest);
         } else if let Some(value) = self.routes.or(self.upstreams) {
@@ -514,7 +514,7 @@ impl<'a> Draft<'a> {
                 }
             }
             if let Some(upstream) = self.upstream_of(route, value, mistakes) {
-                self.set_upstream(&mut route.route, upstream);
+                route.route.goes_to = GoesTo::Upstream(upstream);
             }
             return;
         }
@@ -546,14 +546,6 @@ impl<'a> Draft<'a> {
                 None => GoesTo::Files(root),
             };
         }
-    }
-
-    /// Sets the upstream group of a route. The path in the URLs of its servers is added to that of each request.
-    fn set_upstream(&self, route: &mut Route, upstream: usize) {
-        route.goes_to = GoesTo::Upstream(upstream);
-        let server = self.config.upstreams[upstream].servers.first();
-        let path = server.map_or("", |server| &server.path);
-        route.rewrite.add.insert_str(0, path);
     }
 
     fn upstream_of(

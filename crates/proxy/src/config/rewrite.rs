@@ -13,7 +13,7 @@ use super::redirect::resolve;
 pub struct Rewrite {
     /// The prefix that is removed, without a slash at its end.
     pub(super) strip: String,
-    /// The prefix that is added, without a slash at its end; the path of the origin's URL is its beginning.
+    /// The prefix that is added, without a slash at its end.
     pub(super) add: String,
     /// The target in place of the client's.
     pub(super) to: Option<UrlTemplate>,
@@ -22,6 +22,15 @@ pub struct Rewrite {
 }
 
 impl Rewrite {
+    /// Returns the change for an origin with a path in its URL, which comes after this one.
+    pub(crate) fn of_origin(&self, path: &str) -> Self {
+        Self {
+            add: path.to_owned(),
+            location: self.location.or(self.changes_location().then_some(true)),
+            ..Self::default()
+        }
+    }
+
     /// Returns true if nothing changes, neither in requests nor in responses.
     pub(crate) fn is_off(&self) -> bool {
         !self.changes_path() && self.location != Some(true)

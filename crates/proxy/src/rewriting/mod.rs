@@ -13,36 +13,50 @@ use microcache_engine::origin::BoxFuture;
 use microcache_engine::{Body, Origin, OriginError, OriginRequest, OriginResponse, Request};
 use microcache_policy::FieldsBuf;
 
-use crate::config::{GoesTo, Route};
-use crate::upstream::settings::{GroupSettings, ServerSettings};
+use crate::config::{Matcher, Rewrite, Route};
+use crate::upstream::settings::ServerSettings;
 use location::LocationRules;
 
 /// Origin before which paths are changed.
 pub(crate) struct RewritingOrigin {
     origin: Arc<dyn Origin>,
-    route: Route,
+    rewrite: Rewrite,
+    /// The conditions of the route, whose stars the rewrite may name.
+    matcher: Matcher,
     /// The hosts and ports of the origin's servers.
     servers: Arc<[String]>,
 }
 
 impl RewritingOrigin {
     /// Puts the changes of a route before its origin, if it makes any.
-    pub(crate) fn before(
-        origin: Arc<dyn Origin>,
-        route: &Route,
-        groups: &[GroupSettings],
-    ) -> Arc<dyn Origin> {
+    pub(crate) fn before(origin: Arc<dyn Origin>, route: &Route) -> Arc<dyn Origin> {
         if route.rewrite.is_off() {
             return origin;
         }
-        let servers = match route.goes_to {
-            GoesTo::Upstream(group) => groups[group].servers.iter(),
-            _ => [].iter(),
-        };
         Arc::new(Self {
             origin,
-            route: route.clone(),
-            servers: servers.map(ServerSettings::authority).collect(),
+            rewrite: route.rewrite.clone(),
+            matcher: route.matcher.clone(),
+            servers: Arc::default(),
+        })
+    }
+
+    /// Puts the path in the URLs of an upstream group before it, if there is one, behind the changes of a route.
+    pub(crate) fn before_servers(
+        group: Arc<dyn Origin>,
+        servers: &[ServerSettings],
+        route: &Route,
+    ) -> Arc<dyn Origin> {
+        let path = servers.first().map_or("", |server| &server.path);
+        let rewrite = route.rewrite.of_origin(path);
+        if rewrite.is_off() {
+            return group;
+        }
+        Arc::new(Self {
+            origin: group,
+            rewrite,
+            matcher: Matcher::default(),
+            servers: servers.iter().map(ServerSettings::authority).collect(),
         })
     }
 
@@ -54,7 +68,7 @@ impl RewritingOrigin {
             fields,
             ..url
         };
-        let target = self.route.rewrite.target(&as_sent, &self.route.matcher)?;
+        let target = self.rewrite.target(&as_sent, &self.matcher)?;
         Some(target.into())
     }
 }
@@ -71,13 +85,13 @@ impl Origin for RewritingOrigin {
         request.target = target;
         let authority = request.authority.clone();
         let fetched = self.origin.fetch(request);
-        if !self.route.rewrite.changes_location() {
+        if !self.rewrite.changes_location() {
             return fetched;
         }
         Box::pin(async move {
             let mut response = fetched.await?;
             let rules = LocationRules {
-                rewrite: &self.route.rewrite,
+                rewrite: &self.rewrite,
                 authority: &authority,
                 servers: &self.servers,
             };

@@ -116,7 +116,7 @@ fn headers_of<'a>(request: &Request<'a>, scheme: Scheme, client: &'a str) -> Hea
         values: TemplateValues {
             client_address: client.as_bytes(),
             host: request.host,
-            scheme,
+            scheme: scheme.as_str(),
         },
         path: split_query(request.target).0,
         has_credentials: request.fields.value(names::AUTHORIZATION).is_some(),

@@ -552,7 +552,7 @@ impl Session {
             let values = TemplateValues {
                 client_address: client.as_bytes(),
                 host: &head.host,
-                scheme: self.peer.scheme,
+                scheme: self.peer.scheme.as_str(),
             };
             set_fields(&mut outgoing, rules, &values);
         }

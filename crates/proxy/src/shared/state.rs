@@ -39,6 +39,7 @@ use crate::session::forwarding::UntrustedForwarders;
 use crate::session::header_rules::HeaderRules;
 use crate::session::pseudonym::Pseudonym;
 use crate::tls::IssuedCertificates;
+use crate::upstream::settings::GroupSettings;
 use crate::upstream::{Groups, ServerAddress};
 
 /// Part of the memory for bodies in transit, in addition to it.
@@ -508,7 +509,7 @@ fn routes(
             collapse: route.collapse,
             answers_at_once: route.goes_to == GoesTo::Push,
             max_object: route.max_object.unwrap_or(object),
-            origin: RewritingOrigin::before(behind.origin_of(route), route, &config.upstreams),
+            origin: behind.origin_of(route, &config.upstreams),
         })
         .collect();
     let routing = Arc::new(Routing::of(config));
@@ -545,24 +546,31 @@ struct CacheOrigins<'a> {
 
 impl CacheOrigins<'_> {
     /// Returns the origin of a route.
-    fn origin_of(&self, route: &config::Route) -> Arc<dyn Origin> {
-        match &route.goes_to {
-            GoesTo::Upstream(number) => self.application(route, *number),
+    fn origin_of(&self, route: &config::Route, groups: &[GroupSettings]) -> Arc<dyn Origin> {
+        let application = |number| self.application(route, number, groups);
+        let origin: Arc<dyn Origin> = match &route.goes_to {
+            GoesTo::Upstream(number) => application(*number),
             GoesTo::Files(root) => Arc::new(DirectoryOrigin::new(root.clone())),
             GoesTo::FilesFirst(root, number) => {
-                let application = self.application(route, *number);
-                Arc::new(FilesFirstOrigin::new(root.clone(), application))
+                Arc::new(FilesFirstOrigin::new(root.clone(), application(*number)))
             }
-            GoesTo::Push => Arc::clone(self.push()) as Arc<dyn Origin>,
+            GoesTo::Push => Arc::clone(self.push()) as _,
             GoesTo::Mercure => self.mercure(),
             GoesTo::Watch => self.watch(),
             GoesTo::Redirect(_) | GoesTo::Respond(_) => Arc::new(NoOrigin),
-        }
+        };
+        RewritingOrigin::before(origin, route)
     }
 
-    /// Returns the upstream group with this number, and the files that it may name.
-    fn application(&self, route: &config::Route, number: usize) -> Arc<dyn Origin> {
+    /// Returns the upstream group with this number under the path of its URLs, and the files that it may name.
+    fn application(
+        &self,
+        route: &config::Route,
+        number: usize,
+        groups: &[GroupSettings],
+    ) -> Arc<dyn Origin> {
         let group = Arc::clone(&self.origins[number]);
+        let group = RewritingOrigin::before_servers(group, &groups[number].servers, route);
         if route.x_accel.is_empty() {
             return group;
         }
