@@ -23,7 +23,10 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(read(input, step), whole, "in pieces of {step}");
     }
     let model = model(input);
-    assert_eq!((&model.output, &model.errors), (&whole.output, &whole.errors));
+    assert_eq!(
+        (&model.output, &model.errors),
+        (&whole.output, &whole.errors)
+    );
     assert_eq!(
         model.end.map(|end| end.ok()),
         whole.end.map(|end| end.ok()),

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_help_is_one_screen_with_two_examples() {
+    fn the_short_help_is_one_screen_with_examples() {
         let text = help_of(None, "-h");
         assert!(text.lines().count() <= 30, "{text}");
         let flags = text.lines().filter(|line| line.starts_with("  --")).count();

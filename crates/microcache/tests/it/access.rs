@@ -142,11 +142,12 @@ fn a_hit_waits_for_the_authentication_server() {
     server
         .on("/verify")
         .answer(|seen| match seen.field("cookie") {
-            Some("sid=ann") => Reply::new(200).with("Remote-User: ann"),
-            Some("sid=500") => Reply::new(500),
+            Some("sid=ann") => Reply::new(200).with("Remote-User: ann").body(""),
+            Some("sid=500") => Reply::new(500).body(""),
             _ => Reply::new(302)
                 .with("Location: https://login.example/")
-                .with("Set-Cookie: a=b"),
+                .with("Set-Cookie: a=b")
+                .body(""),
         });
     proxy
         .get_with("/", &["Cookie: sid=ann"])
@@ -214,8 +215,8 @@ fn a_tunnel_begins_once_it_is_admitted() {
     server
         .on("/verify")
         .answer(|seen| match seen.field("cookie") {
-            Some("sid=ann") => Reply::new(200).with("Remote-User: ann"),
-            _ => Reply::new(401),
+            Some("sid=ann") => Reply::new(200).with("Remote-User: ann").body(""),
+            _ => Reply::new(401).body(""),
         });
     origin.on("/ws").reply(
         Reply::raw(

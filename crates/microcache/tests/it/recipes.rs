@@ -35,6 +35,8 @@ const LEFT_OUT: [&str; 33] = [
     "mercure_publisher_key_file",
     "mercure_subscriptions",
     "root",
+    "otherwise",
+    "x_accel",
     "precompressed",
     "rate",
     "burst",

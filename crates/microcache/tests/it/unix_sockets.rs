@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
 use std::thread;
 
-use crate::support::{Client, Folder, Proxy, eventually};
+use crate::operators::Operator;
+use crate::support::{Folder, Proxy, eventually};
 
 /// Answers every request with its `Host`, for as long as the test runs.
 fn serve(path: &str) {
@@ -43,7 +44,7 @@ fn pages_come_from_the_socket_and_its_name_is_shown() {
         (page.status == 200).then_some(page)
     });
     assert!(!page.text().contains("unix"), "the client's host: {page:?}");
-    let stats = Client::connect(admin).get("/v1/stats").text();
+    let stats = Operator::at(admin).ask("GET", "/v1/stats", None).text();
     assert!(
         stats.contains(&format!("\"host\":\"unix:{socket}\"")),
         "{stats}"

@@ -75,7 +75,7 @@ pub(super) fn answer_if_found(
         FileLookup::Folder if !named.is_folder => {
             let index = look(&within, &named.path.join(&root.index)).map_err(failed)?;
             let has_index = matches!(index, FileLookup::File(_));
-            Ok(has_index.then(|| is_a_folder(&file_request.target)))
+            Ok(has_index.then(|| with_slash(&file_request.target)))
         }
         FileLookup::Folder | FileLookup::Nothing => Ok(None),
         FileLookup::Forbidden => Ok(Some(bare(403))),
@@ -83,7 +83,7 @@ pub(super) fn answer_if_found(
 }
 
 /// Redirects to the URL with a slash, which relative links in a directory index need.
-fn is_a_folder(target: &[u8]) -> OriginResponse {
+pub(crate) fn with_slash(target: &[u8]) -> OriginResponse {
     let (path, _) = split_query(target);
     let query = &target[path.len()..];
     let mut moved = bare(301);

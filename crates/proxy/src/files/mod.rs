@@ -22,7 +22,7 @@ use microcache_engine::{Body, Clock, Origin, OriginError, OriginRequest, OriginR
 use tokio::task::spawn_blocking;
 
 use answer::{FileRequest, answer, answer_if_found};
-pub(crate) use answer::{bare, media_type};
+pub(crate) use answer::{bare, media_type, with_slash};
 pub(crate) use lookup::{FoundPath, find, open_root};
 pub(crate) use path::{is_hidden, named};
 pub(crate) use root::Root;

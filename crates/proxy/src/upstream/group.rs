@@ -7,6 +7,7 @@ use bytes::Bytes;
 use microcache_engine::body::Body;
 use microcache_engine::origin::{BoxFuture, Origin, OriginError, OriginRequest, OriginResponse};
 use microcache_policy::ContentKind;
+use microcache_wire::h1::Framing;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
@@ -497,7 +498,12 @@ impl Group {
                     server: Arc::clone(server),
                     in_flight,
                 };
-                fastcgi::deliver(exchange, answer.framing, silence)?
+                let body = fastcgi::deliver(exchange, answer.framing, silence)?;
+                // FastCGI tells the end of a body: one that has arrived has a length.
+                if answer.framing != Framing::None {
+                    response.length = complete_length(&body).or(response.length);
+                }
+                body
             }
             Carrier::Http2(stream) => {
                 let body = http2::deliver(stream, upload, in_flight, answer.framing, silence);
@@ -518,6 +524,15 @@ impl Origin for Group {
         }
         // The block holds the request once, where an argument that is passed on would be held twice.
         Box::pin(async move { self.fetch_counted(&mut request).await })
+    }
+}
+
+/// Returns the length of a body that is complete.
+const fn complete_length(body: &Body) -> Option<u64> {
+    match body {
+        Body::Empty => Some(0),
+        Body::Full(bytes) => Some(bytes.len() as u64),
+        _ => None,
     }
 }
 

@@ -408,7 +408,7 @@ fn server_name(text: &str) -> Result<String, String> {
 
 fn host_name(text: &str) -> Result<String, String> {
     match OriginUrl::parse(&format!("http://{text}")) {
-        Ok(url) if !url.is_socket() && !text.ends_with('/') => Ok(text.to_owned()),
+        Ok(url) if !url.is_socket() && !text.contains('/') => Ok(text.to_owned()),
         _ => Err("write HOST or HOST:PORT".to_owned()),
     }
 }

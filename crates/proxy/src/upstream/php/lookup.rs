@@ -27,8 +27,9 @@ pub(super) const INDEX_FILE: &str = "index.html";
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Destination {
     Script(Script),
-    /// A file, or a directory whose URL lacks its slash.
     File,
+    /// A directory whose URL lacks its slash.
+    Folder,
     /// A script in a directory of `php_deny`.
     Denied,
     Nothing,
@@ -71,7 +72,7 @@ pub(super) fn destination(
             }) => {
                 for index in [&*settings.index, INDEX_FILE] {
                     if sends_files && lookup.find_file(&named.path.join(index))?.is_some() {
-                        return Ok(Destination::File);
+                        return Ok(Destination::Folder);
                     }
                 }
             }
@@ -279,11 +280,12 @@ mod tests {
             "/robots.txt",
             "/robots.txt?v=1",
             "/static/",
-            "/static",
-            "/wp-admin",
             "/wp-content/uploads/x.jpg",
         ] {
             assert_eq!(of(&folder, target, true), Destination::File, "{target}");
+        }
+        for target in ["/static", "/wp-admin"] {
+            assert_eq!(of(&folder, target, true), Destination::Folder, "{target}");
         }
     }
 

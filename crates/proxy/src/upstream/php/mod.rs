@@ -24,7 +24,7 @@ use self::visitor::visitor;
 use super::fastcgi::call::ScriptCall;
 use super::group::Group;
 use crate::config::Cidr;
-use crate::files::{DirectoryOrigin, Root, bare};
+use crate::files::{DirectoryOrigin, Root, bare, with_slash};
 
 /// Origin of a group of FastCGI servers.
 pub(super) struct PhpOrigin {
@@ -64,6 +64,7 @@ impl PhpOrigin {
         match self.find(&request).await? {
             Destination::Script(script) => self.run(script, request).await,
             Destination::File => self.files.fetch(request).await,
+            Destination::Folder => Ok(with_slash(&request.target)),
             Destination::Denied => Ok(bare(403)),
             Destination::Nothing => Ok(bare(404)),
         }
