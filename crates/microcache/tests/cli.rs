@@ -76,13 +76,10 @@ fn a_bad_command_line_gets_one_line_and_a_remedy() {
     for (arguments, says) in [
         (&[][..], "microcache http://localhost:3000"),
         (&["localhost:3000"], "write http://localhost:3000"),
-        (
-            &["127.0.0.1:3000/app"],
-            "write http://127.0.0.1:3000 without /app",
-        ),
+        (&["127.0.0.1:3000/app"], "write http://127.0.0.1:3000/app"),
         (&["nosuch"], "`nosuch` is neither a URL nor a command"),
         (&["strats"], "did you mean `microcache stats`?"),
-        (&["http://localhost/a"], "remove the path"),
+        (&["http://localhost/a?b"], "remove `?`"),
         (&["--tll", "1s", "http://a"], "'--ttl'"),
         (
             &["--ttl", "1", "http://a"],

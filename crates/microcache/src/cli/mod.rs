@@ -299,7 +299,8 @@ const COMMANDS: &str = "Commands (each: microcache COMMAND --help)";
 const CONFIG_HELP: &str = "Configuration file; flags override it";
 
 const USAGE: &str = "\
-microcache [FLAGS] URL... | --config FILE";
+microcache [FLAGS] URL...           cache the application at this URL
+microcache [FLAGS] --config FILE    the same, configured by a file";
 
 const EXAMPLES: &str = "\
 microcache http://localhost:3000

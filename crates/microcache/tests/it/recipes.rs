@@ -12,7 +12,7 @@ const STRANGER: &str = "127.0.0.9";
 const PROXY: &str = "127.0.0.1";
 
 /// Options that concern no visitor's pages, or need something that is not there.
-const LEFT_OUT: [&str; 33] = [
+const LEFT_OUT: [&str; 40] = [
     "listen",
     "admin",
     "admin_token_file",
@@ -36,6 +36,11 @@ const LEFT_OUT: [&str; 33] = [
     "mercure_subscriptions",
     "root",
     "otherwise",
+    "php_root",
+    "redirects",
+    "error_pages",
+    "respond",
+    "include",
     "x_accel",
     "precompressed",
     "rate",
@@ -175,8 +180,10 @@ fn attack(proxy: &Proxy, recipe: &Recipe, path: &str) {
 /// What another visitor is given there has nothing of it.
 fn check(proxy: &Proxy, target: &str, mark: &str, what: &str) {
     let other = proxy.get_from("127.0.0.5", target, &[]);
-    assert_eq!(other.status, 200, "{what}: {}", other.text());
-    assert!(!other.text().contains(mark), "{what}: {}", other.text());
+    // Some routes redirect, or respond themselves.
+    assert!(other.status < 500, "{what}: {}", other.text());
+    let given = format!("{:?}{}", other.head, other.text());
+    assert!(!given.contains(mark), "{what}: {given}");
 }
 
 /// All that are about pages of an application.
@@ -225,7 +232,7 @@ fn before_ours(line: &str) -> String {
     let mut parts = line.split('"');
     let mut all = vec![parts.next().unwrap_or_default()];
     all.extend(parts.map(|part| {
-        if part.starts_with("http://") {
+        if part.starts_with("http://") || part.starts_with("fastcgi://") {
             "ORIGIN"
         } else {
             part
