@@ -28,8 +28,8 @@ fuzz_target!(|input: &[u8]| {
         (&whole.output, &whole.errors)
     );
     assert_eq!(
-        model.end.map(|end| end.ok()),
-        whole.end.map(|end| end.ok()),
+        model.end.map(Result::ok),
+        whole.end.map(Result::ok),
         "it ends where the model does"
     );
     heads_agree(&whole.output);
