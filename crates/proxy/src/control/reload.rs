@@ -18,7 +18,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::commands::{ReloadError, ReloadOutcome, ServerCommand, UpgradeError};
 use super::handle::Handle;
 use super::upgrade::{Program, upgrade};
-use crate::config::{Source, SourceError};
+use crate::config::{Config, Source, SourceError};
 use crate::observe::Kind;
 
 /// Polling interval of the watched files.
@@ -50,15 +50,19 @@ pub(crate) struct Reloader {
     hang_up: Signal,
     user_2: Signal,
     commands: mpsc::Receiver<ServerCommand>,
+    /// The files as they were read: a change right after the start is noticed as well.
+    watched: WatchedFiles,
 }
 
 impl Reloader {
     pub(crate) fn new(
         source: Source,
+        config: &Config,
         on_stage: Option<OnStage>,
         commands: mpsc::Receiver<ServerCommand>,
     ) -> io::Result<Self> {
         Ok(Self {
+            watched: WatchedFiles::of(files(&source, config)),
             source,
             program: Program::this()?,
             on_stage,
@@ -70,16 +74,15 @@ impl Reloader {
 
     /// Executes commands for as long as it is polled.
     pub(crate) async fn keep_reloading(mut self, handle: &Handle) {
-        let mut files = WatchedFiles::of(self.files(handle));
         let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = self.hang_up.recv() => {
-                    files = WatchedFiles::of(self.files(handle));
+                    self.watched = WatchedFiles::of(self.files(handle));
                     // The sender of a signal finds the result in the log.
                     let _ = self.reload(handle, "SIGHUP").await;
-                    files.watch(self.files(handle));
+                    self.watched.watch(files(&self.source, &handle.config()));
                 }
                 _ = self.user_2.recv() => {
                     let _ = self.upgrade(handle).await;
@@ -87,30 +90,27 @@ impl Reloader {
                 // A caller that has gone finds the result in the log.
                 Some(command) = self.commands.recv() => match command {
                     ServerCommand::Reload(reply) => {
-                        files = WatchedFiles::of(self.files(handle));
+                        self.watched = WatchedFiles::of(self.files(handle));
                         let _ = reply.send(self.reload(handle, "requested").await);
-                        files.watch(self.files(handle));
+                        self.watched.watch(files(&self.source, &handle.config()));
                     }
                     ServerCommand::Upgrade(reply) => {
                         let _ = reply.send(self.upgrade(handle).await);
                     }
                 },
                 _ = ticks.tick() => {
-                    if files.have_changed(self.files(handle)) && handle.config().reload_on_change {
+                    let now = self.files(handle);
+                    if self.watched.have_changed(now) && handle.config().reload_on_change {
                         let _ = self.reload(handle, "a file has changed").await;
-                        files.watch(self.files(handle));
+                        self.watched.watch(files(&self.source, &handle.config()));
                     }
                 }
             }
         }
     }
 
-    /// Returns the configuration file, those that it includes, and the certificate files that they name.
     fn files(&self, handle: &Handle) -> Vec<PathBuf> {
-        let config = handle.config();
-        let named = config.tls.files().map(Path::to_owned);
-        let all = self.source.file.iter().cloned();
-        all.chain(config.included_files()).chain(named).collect()
+        files(&self.source, &handle.config())
     }
 
     async fn upgrade(&self, handle: &Handle) -> Result<u32, UpgradeError> {
@@ -295,6 +295,13 @@ fn stamp(file: &Path) -> Option<FileStamp> {
         file.mtime(),
         file.mtime_nsec(),
     ))
+}
+
+/// Returns the configuration file, those that it includes, and the certificate files that they name.
+fn files(source: &Source, config: &Config) -> Vec<PathBuf> {
+    let named = config.tls.files().map(Path::to_owned);
+    let all = source.file.iter().cloned();
+    all.chain(config.included_files()).chain(named).collect()
 }
 
 #[cfg(test)]

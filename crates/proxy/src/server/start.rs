@@ -129,7 +129,7 @@ impl Server {
         }
         runtime.block_on(load_rules(&shared));
         let (ask, commands) = mpsc::channel(MAX_WAITING);
-        let reloader = Reloader::new(self.source, self.on_stage.clone(), commands)
+        let reloader = Reloader::new(self.source, &shared.config, self.on_stage.clone(), commands)
             .map_err(ServerError::Thread)?;
         let lifecycle = &shared.lifecycle;
         lifecycle.predecessor.set_serves(inherited.takes_over());
