@@ -9,7 +9,7 @@ use microcache_policy::FieldIndex;
 use microcache_wire::fastcgi::{AnswerPart, RecordDecoder, parse_head};
 use microcache_wire::h1::{Framing, HeadLimits, parse_response};
 
-/// What was decoded before the end, or before the bytes were refused.
+/// Output, errors and end that a decoder found before it refused the rest.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Read {
     output: Vec<u8>,

@@ -106,6 +106,34 @@ pub enum GoesTo {
 }
 
 impl Route {
+    /// Returns a route for all requests, with the defaults beside these rules.
+    pub(super) fn new(goes_to: GoesTo, rules: Rules) -> Self {
+        Self {
+            matcher: Matcher::default(),
+            goes_to,
+            rules,
+            pass: false,
+            collapse: true,
+            watch: Watching::Off,
+            redirects: None,
+            redirects_file: None,
+            rewrite: Rewrite::default(),
+            response_headers: Vec::new(),
+            x_accel: Vec::new(),
+            error_pages: ErrorPages::default(),
+            browser: BrowserCache::default(),
+            bypass: Vec::new(),
+            max_object: None,
+            max_body: None,
+            rate: Rate::default(),
+            addresses: AddressRules::default(),
+            basic_auth: None,
+            forward_auth: None,
+            name: String::new(),
+            access_log: true,
+        }
+    }
+
     /// Returns a route of this process, for one pattern of paths.
     pub(super) fn builtin(name: String, path: Glob, goes_to: GoesTo) -> Self {
         let mut rules = Rules {
@@ -122,27 +150,9 @@ impl Route {
                 paths: vec![path],
                 ..Matcher::default()
             },
-            goes_to,
-            rules,
-            pass: false,
             collapse: false,
-            watch: Watching::Off,
-            redirects: None,
-            redirects_file: None,
-            rewrite: Rewrite::default(),
-            response_headers: Vec::new(),
-            x_accel: Vec::new(),
-            error_pages: ErrorPages::default(),
-            browser: BrowserCache::default(),
-            bypass: Vec::new(),
-            max_object: None,
-            max_body: None,
-            rate: Rate::default(),
-            addresses: AddressRules::default(),
-            basic_auth: None,
-            forward_auth: None,
             name,
-            access_log: true,
+            ..Self::new(goes_to, rules)
         }
     }
 

@@ -12,9 +12,8 @@ use microcache_policy::{
 };
 use parking_lot::Mutex;
 
-use crate::config::Cidr;
+use crate::config::{Cidr, forwarded_client};
 use microcache_policy::Network;
-use microcache_policy::network::address;
 
 /// Client of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,21 +132,8 @@ pub(crate) fn client_address(
     request: Fields<'_>,
     trusted: &[Cidr],
 ) -> IpAddr {
-    let mut known = peer;
-    if !is_trusted {
-        return known;
-    }
-    let named: Vec<_> = request.members("x-forwarded-for").collect();
-    for member in named.into_iter().rev() {
-        let Some(address) = address(member) else {
-            break;
-        };
-        known = address;
-        if !trusted.iter().any(|block| block.contains(address)) {
-            break;
-        }
-    }
-    known
+    let named = is_trusted.then(|| forwarded_client(request, trusted));
+    named.flatten().unwrap_or(peer)
 }
 
 /// Returns the fields for the origin's request, with those of an upgrade if it is passed on, and without

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use microcache_engine::{Outcome, Request, RequestHead, Response};
+use microcache_policy::FieldBlock;
 use microcache_policy::browser_cache::{BrowserCache, SharedResponse, made_private, says_public};
 use microcache_policy::field_edits::FieldEdits;
 use microcache_policy::field_template::TemplateValues;
 use microcache_policy::key::split_query;
 use microcache_policy::known_name::names;
-use microcache_policy::{FieldBlock, Scheme};
 
 use super::error_page::put_error_page;
 use super::{Reply, Session};
@@ -100,23 +100,22 @@ pub(super) struct DeferredHeaders {
     rules: Arc<HeaderRules>,
     head: RequestHead,
     client: Arc<str>,
-    scheme: Scheme,
 }
 
 impl DeferredHeaders {
     pub(super) fn change(&self, response: &mut Response) {
         let request = self.head.as_request();
-        let headers = headers_of(&request, self.scheme, &self.client);
+        let headers = headers_of(&request, &self.client);
         self.rules.change(&headers, response);
     }
 }
 
-fn headers_of<'a>(request: &Request<'a>, scheme: Scheme, client: &'a str) -> HeadersOf<'a> {
+fn headers_of<'a>(request: &Request<'a>, client: &'a str) -> HeadersOf<'a> {
     HeadersOf {
         values: TemplateValues {
             client_address: client.as_bytes(),
             host: request.host,
-            scheme: scheme.as_str(),
+            scheme: request.scheme.as_str(),
         },
         path: split_query(request.target).0,
         has_credentials: request.fields.value(names::AUTHORIZATION).is_some(),
@@ -139,7 +138,7 @@ impl Session {
             let client = self
                 .peer
                 .client_text(request.fields, &self.shared.trusted_proxies);
-            let headers = headers_of(request, request.scheme, &client);
+            let headers = headers_of(request, &client);
             rules[route].change(&headers, response);
         }
     }
@@ -156,7 +155,6 @@ impl Session {
             rules: Arc::clone(&rules[route]),
             client: self.peer.client_text(fields, &self.shared.trusted_proxies),
             head: head.clone(),
-            scheme: head.scheme,
         }))
     }
 }

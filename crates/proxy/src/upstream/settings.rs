@@ -142,7 +142,7 @@ pub enum Balancing {
 /// One server of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// Where it listens.
+    /// Its address.
     pub address: ServerAddress,
     /// The path of its URL without a slash at its end, which all targets of requests begin with.
     pub path: String,

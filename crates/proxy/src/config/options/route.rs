@@ -4,22 +4,17 @@ use std::path::PathBuf;
 
 use http::Method;
 use microcache_policy::Scheme;
-use microcache_policy::browser_cache::BrowserCache;
 use microcache_policy::rules::Rules;
 
-use super::super::access::AddressRules;
 use super::super::condition::{Condition, Part};
-use super::super::error_pages::ErrorPages;
 use super::super::matcher::Matcher;
 use super::super::mistake::{Mistake, Mistakes};
 use super::super::option::Form::{List, Switch, Table, Text};
 use super::super::option::{Opt, opt, optional};
 use super::super::pattern::{Glob, HostPattern};
 use super::super::place::Place;
-use super::super::rate::Rate;
 use super::super::raw::Value;
-use super::super::rewrite::Rewrite;
-use super::super::route::{GoesTo, Route, Watching};
+use super::super::route::{GoesTo, Route};
 use super::names::{field_pattern, name_pattern};
 
 /// A route before its upstream is looked up.
@@ -51,30 +46,7 @@ impl RouteDraft {
     /// A route for everything.
     pub(in crate::config) fn new() -> Self {
         Self {
-            route: Route {
-                matcher: Matcher::default(),
-                goes_to: GoesTo::Upstream(0),
-                rules: Rules::default(),
-                pass: false,
-                collapse: true,
-                watch: Watching::Off,
-                redirects: None,
-                redirects_file: None,
-                rewrite: Rewrite::default(),
-                response_headers: Vec::new(),
-                x_accel: Vec::new(),
-                error_pages: ErrorPages::default(),
-                browser: BrowserCache::default(),
-                bypass: Vec::new(),
-                max_object: None,
-                max_body: None,
-                rate: Rate::default(),
-                addresses: AddressRules::default(),
-                basic_auth: None,
-                forward_auth: None,
-                name: String::new(),
-                access_log: true,
-            },
+            route: Route::new(GoesTo::Upstream(0), Rules::default()),
             upstream: None,
             root: None,
             answer: None,

@@ -6,7 +6,6 @@ mod lookup;
 pub(super) mod script;
 mod sendable;
 pub(super) mod settings;
-mod visitor;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -20,10 +19,9 @@ use tokio::task::spawn_blocking;
 use self::lookup::{Destination, INDEX_FILE, destination};
 use self::script::Script;
 use self::settings::PhpSettings;
-use self::visitor::visitor;
 use super::fastcgi::call::ScriptCall;
 use super::group::Group;
-use crate::config::Cidr;
+use crate::config::{Cidr, forwarded_client};
 use crate::files::{DirectoryOrigin, Root, bare, with_slash};
 
 /// Origin of a group of FastCGI servers.
@@ -101,7 +99,8 @@ impl PhpOrigin {
         let call = ScriptCall {
             script,
             scheme: request.scheme,
-            client: visitor(request.fields.fields(), &self.trusted_proxies),
+            // The session has put the peer last, so this is the client that limits and logs know.
+            client: forwarded_client(request.fields.fields(), &self.trusted_proxies),
             server: self.address,
         };
         request.extensions.insert(Arc::new(call));

@@ -65,14 +65,8 @@ impl Upload {
         self.keeps_its_place(cx)?;
         while !self.cut_off {
             if !self.out.is_empty() {
-                match connection.poll_write(cx, &self.out.slices()) {
-                    Poll::Pending => return Ok(SendState::Server),
-                    Poll::Ready(Ok(written)) => {
-                        self.sent += written as u64;
-                        self.out.advance(written);
-                    }
-                    // The application may have responded before it closed, so reading continues.
-                    Poll::Ready(Err(_)) => self.cut_off = true,
+                if self.poll_write(cx, connection).is_pending() {
+                    return Ok(SendState::Server);
                 }
                 continue;
             }

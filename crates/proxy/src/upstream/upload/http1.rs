@@ -1,6 +1,6 @@
 //! Writes requests as HTTP/1.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -18,6 +18,23 @@ impl Upload {
         self.restart(out, now);
     }
 
+    /// Writes a part of what is framed.
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &mut OriginConnection,
+    ) -> Poll<()> {
+        match ready!(connection.poll_write(cx, &self.out.slices())) {
+            Ok(written) => {
+                self.sent += written as u64;
+                self.out.advance(written);
+            }
+            // The server may have responded before it closed, so reading continues.
+            Err(_) => self.cut_off = true,
+        }
+        Poll::Ready(())
+    }
+
     /// Writes as much as the connection takes.
     pub(in crate::upstream) fn poll_http1(
         &mut self,
@@ -27,14 +44,8 @@ impl Upload {
         self.keeps_its_place(cx)?;
         while !self.cut_off {
             if !self.out.is_empty() {
-                match connection.poll_write(cx, &self.out.slices()) {
-                    Poll::Pending => return Ok(SendState::Server),
-                    Poll::Ready(Ok(written)) => {
-                        self.sent += written as u64;
-                        self.out.advance(written);
-                    }
-                    // The server may have responded before it closed, so reading continues.
-                    Poll::Ready(Err(_)) => self.cut_off = true,
+                if self.poll_write(cx, connection).is_pending() {
+                    return Ok(SendState::Server);
                 }
                 continue;
             }

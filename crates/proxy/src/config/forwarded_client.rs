@@ -1,15 +1,15 @@
-//! The visitor that a request names.
+//! The client that `X-Forwarded-For` names.
 
 use std::net::IpAddr;
 
 use microcache_policy::Fields;
 use microcache_policy::network::address;
 
-use crate::config::Cidr;
+use super::cidr::Cidr;
 
-/// Returns the address of the visitor: the last one in `X-Forwarded-For` that is not of a trusted proxy. The session
-/// has put the peer last, so this is the client that limits and logs know.
-pub(super) fn visitor(request: Fields<'_>, trusted_proxies: &[Cidr]) -> Option<IpAddr> {
+/// Returns the last address in `X-Forwarded-For` that is not a trusted proxy, or the first one if all are. Addresses
+/// before one that cannot be read are not reliable.
+pub(crate) fn forwarded_client(request: Fields<'_>, trusted_proxies: &[Cidr]) -> Option<IpAddr> {
     let named: Vec<_> = request.members("x-forwarded-for").collect();
     let mut known = None;
     for member in named.into_iter().rev() {
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_trusted_proxies_name_another_visitor() {
+    fn only_trusted_proxies_name_another_forwarded_client() {
         let trusted: Vec<Cidr> = vec!["10.0.0.0/8".parse().unwrap()];
         for (field, expected) in [
             ("192.0.2.1", Some("192.0.2.1")),
@@ -40,9 +40,9 @@ mod tests {
             ("unknown", None),
         ] {
             let lines = format!("X-Forwarded-For: {field}\r\n");
-            let found = visitor(Fields::new(lines.as_bytes()), &trusted);
+            let found = forwarded_client(Fields::new(lines.as_bytes()), &trusted);
             assert_eq!(found, expected.map(|text| text.parse().unwrap()), "{field}");
         }
-        assert_eq!(visitor(Fields::default(), &trusted), None);
+        assert_eq!(forwarded_client(Fields::default(), &trusted), None);
     }
 }
