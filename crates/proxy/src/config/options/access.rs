@@ -74,7 +74,7 @@ pub(in crate::config) const FORWARD_AUTH: &[Opt<ForwardAuth>] = &[
             "The client's own fields of these names are removed. Shared fetches carry none of them.",
         )
         .sets(|a, v, m| a.copied = v.each(m, |item| item.parse(copied))),
-    optional("session_cookie", List("COOKIE"), "authelia_session")
+    optional("session_cookie", List("COOKIE"), r#"["authelia_session"]"#)
         .help("Cookies that are for this server only")
         .more(
             "They do not reach the application and do not make a request personal: all clients that \
