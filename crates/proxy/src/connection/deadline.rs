@@ -11,7 +11,8 @@ use tokio::time::{Instant, Sleep, sleep};
 /// Deadline of a client. The timer is moved only when it fires too early, so that requests do not pay for it.
 pub(super) struct ClientDeadline {
     pub(super) deadline: Time,
-    timer: Pin<Box<Sleep>>,
+    /// Created by the first wait: a request that is there when its connection is accepted is not waited for.
+    timer: Option<Pin<Box<Sleep>>>,
     rings_at: Time,
 }
 
@@ -19,7 +20,7 @@ impl ClientDeadline {
     pub(super) fn new(now: Time, span: Duration) -> Self {
         Self {
             deadline: now.plus(span.as_millis() as u64),
-            timer: Box::pin(sleep(span)),
+            timer: None,
             rings_at: Time::default(),
         }
     }
@@ -28,7 +29,9 @@ impl ClientDeadline {
     pub(super) fn expect(&mut self, now: Time, span: Duration) {
         self.deadline = now.plus(span.as_millis() as u64);
         if self.deadline < self.rings_at {
-            self.timer.as_mut().reset(Instant::now() + span);
+            if let Some(timer) = &mut self.timer {
+                timer.as_mut().reset(Instant::now() + span);
+            }
             self.rings_at = Time::default();
         }
     }
@@ -41,12 +44,16 @@ impl ClientDeadline {
         if now < self.rings_at {
             return Poll::Pending;
         }
-        let left = self.deadline.since(now);
+        let left = Duration::from_millis(self.deadline.since(now));
         self.rings_at = self.deadline;
-        self.timer
-            .as_mut()
-            .reset(Instant::now() + Duration::from_millis(left));
-        self.timer.as_mut().poll(cx).map(|()| ())
+        let timer = match &mut self.timer {
+            Some(timer) => {
+                timer.as_mut().reset(Instant::now() + left);
+                timer
+            }
+            none => none.insert(Box::pin(sleep(left))),
+        };
+        timer.as_mut().poll(cx)
     }
 }
 

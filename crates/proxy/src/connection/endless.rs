@@ -99,14 +99,14 @@ impl Connection {
     }
 
     fn poll_send_endless(
-        &self,
+        &mut self,
         cx: &mut Context<'_>,
         answer: &mut Endless,
     ) -> Poll<io::Result<()>> {
         loop {
             if let Some(unsent) = &mut answer.unsent {
                 let before = unsent.output.len();
-                match unsent.output.poll_send(cx, &self.stream) {
+                match unsent.output.poll_send(cx, &mut self.stream) {
                     Poll::Ready(sent) => sent?,
                     Poll::Pending => {
                         if unsent.output.len() < before {
@@ -122,8 +122,11 @@ impl Connection {
             if matches!(answer.feed, EndlessSource::Over) {
                 return Poll::Ready(Ok(()));
             }
-            let (unsent, goes_on) =
-                ready!(answer.feed.poll_send(cx, &self.stream, &mut answer.account))?;
+            let (unsent, goes_on) = ready!(answer.feed.poll_send(
+                cx,
+                &mut self.stream,
+                &mut answer.account
+            ))?;
             answer.unsent = unsent.map(UnsentOutput::of);
             if !goes_on {
                 answer.feed = EndlessSource::Over;

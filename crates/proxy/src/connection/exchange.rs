@@ -46,7 +46,9 @@ impl Connection {
         let shared = &self.session.shared;
         let timeouts = shared.timeouts;
         let (tunnel, answered) = {
-            let (reader, writer) = self.stream.split();
+            let Ok((reader, writer)) = self.stream.split() else {
+                return OVER;
+            };
             let mut client = ClientWriter::new(
                 writer,
                 pending.response_framing,

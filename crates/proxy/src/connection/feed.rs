@@ -55,7 +55,7 @@ impl EndlessSource {
     pub(super) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
-        stream: &ClientTransport,
+        stream: &mut ClientTransport,
         account: &mut RequestAccount,
     ) -> Poll<io::Result<FeedProgress>> {
         match self {
@@ -70,7 +70,7 @@ impl EndlessSource {
 fn send_body(
     cx: &mut Context<'_>,
     (body, ending): (&mut Body, BodyEnding),
-    stream: &ClientTransport,
+    stream: &mut ClientTransport,
     account: &mut RequestAccount,
 ) -> Poll<io::Result<FeedProgress>> {
     OUTPUT.with_borrow_mut(|small| {
@@ -113,7 +113,7 @@ fn send_body(
 fn send_socket(
     cx: &mut Context<'_>,
     io: &mut Box<dyn Duplex>,
-    stream: &ClientTransport,
+    stream: &mut ClientTransport,
     account: &mut RequestAccount,
 ) -> Poll<io::Result<FeedProgress>> {
     INPUT.with_borrow_mut(|space| {

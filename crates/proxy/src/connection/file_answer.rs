@@ -19,7 +19,9 @@ impl Connection {
         let shared = &self.session.shared;
         let now = shared.engine.clock.now();
         let nothing_to_read = AtomicBool::new(true);
-        let (reader, writer) = self.stream.split();
+        let Ok((reader, writer)) = self.stream.split() else {
+            return false;
+        };
         let timeouts = shared.timeouts;
         let watch = ClientPresence::default();
         let mut client = ClientWriter::new(

@@ -260,7 +260,7 @@ impl Connection {
         body: &Bytes,
         after: AfterSend,
     ) -> Option<HitLoopExit> {
-        let rest = send::write_now(&self.stream, cx, out, body);
+        let rest = send::write_now(&mut self.stream, cx, out, body);
         out.clear();
         match rest {
             Ok(None) if after == AfterSend::Continue => None,

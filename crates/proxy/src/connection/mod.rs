@@ -15,6 +15,7 @@ mod head;
 mod hits;
 mod memfd_copies;
 mod pending;
+mod plain;
 mod presence;
 mod proxy_header;
 mod request_body;
@@ -46,6 +47,7 @@ use deadline::ClientDeadline;
 use exchange::ExchangeOutcome;
 use head::{LAST, ResponseFraming, whole};
 use hits::is_head;
+pub(crate) use plain::PlainSocket;
 pub(crate) use proxy_header::{ProxyHeaderError, read_proxy_header};
 use send::OutputQueue;
 pub(crate) use state::Connection;
@@ -55,16 +57,13 @@ pub(crate) use transport::ClientTransport;
 
 impl Connection {
     pub(crate) fn new(
-        mut stream: ClientTransport,
+        stream: ClientTransport,
         session: Session,
         activity: Arc<Activity>,
         permit: ConnectionPermit,
+        now: Time,
     ) -> Self {
-        // Without it a small response behind a large one waits for an acknowledgement.
-        let _ = stream.socket().set_nodelay(true);
-        let shared = &session.shared;
-        let idle = shared.idle();
-        let now = shared.engine.clock.now();
+        let idle = session.shared.idle();
         Self {
             stream,
             activity,
@@ -146,7 +145,9 @@ impl Connection {
     async fn send(&mut self, mut output: OutputQueue) -> bool {
         let pin = self.session.shared.pinned.pin(output.holds());
         let (stall, total) = pin.timeouts(self.session.shared.timeouts.write);
-        let mut writer = self.stream.writer();
+        let Ok(mut writer) = self.stream.writer() else {
+            return false;
+        };
         let sending = output.send(&mut writer, stall);
         match total {
             None => sending.await.is_ok(),
@@ -173,9 +174,10 @@ impl Connection {
             }
             Ok(Err(HandshakeError::PlainHttp)) => {
                 tls.answer_bare(&self.refuse(BadRequest::NOT_TLS, false));
-                let _ = OutputQueue::default()
-                    .send(&mut self.stream.writer(), timeouts.write)
-                    .await;
+                if let Ok(mut writer) = self.stream.writer() {
+                    let mut held_back = OutputQueue::default();
+                    let _ = held_back.send(&mut writer, timeouts.write).await;
+                }
                 false
             }
             Ok(Err(HandshakeError::Failed(error))) => {
@@ -287,12 +289,12 @@ impl Connection {
         const TIME_LIMIT: Duration = Duration::from_secs(2);
         const MOST: usize = 1024 * 1024;
         let discard = async {
-            self.stream.writer().shutdown().await?;
+            self.stream.writer()?.shutdown().await?;
             // Not zeroed: most clients close without another byte.
             let mut rest = Vec::with_capacity(16 * 1024);
             let mut read = 0;
             while read < MOST {
-                match self.stream.socket().read_buf(&mut rest).await? {
+                match self.stream.socket()?.read_buf(&mut rest).await? {
                     0 => break,
                     n => read += n,
                 }

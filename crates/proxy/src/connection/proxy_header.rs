@@ -9,6 +9,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::plain::PlainSocket;
 use crate::session::Caller;
 
 /// Reasons for a missing client address.
@@ -27,11 +28,11 @@ pub(crate) enum ProxyHeaderError {
 
 /// Reads the header that the proxy at this address sends, and returns its client.
 pub(crate) async fn read_proxy_header(
-    socket: &mut TcpStream,
+    socket: &mut PlainSocket,
     proxy: IpAddr,
     time_limit: Duration,
 ) -> Result<Caller, ProxyHeaderError> {
-    let read = timeout(time_limit, read(socket)).await;
+    let read = timeout(time_limit, read(socket.watched()?)).await;
     Ok(match read.map_err(|_| ProxyHeaderError::Late)?? {
         ProxySource::Client(address) => Caller::through(proxy, Some(address)),
         ProxySource::Unknown => Caller::through(proxy, None),

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::task::coop::poll_proceed;
 use tokio::time::timeout;
 
+use super::plain::PlainSocket;
 use super::transport::{ClientTransport, WriteHalf};
 use super::{memfd_copies, socket};
 
@@ -151,7 +152,7 @@ impl OutputQueue {
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
-        stream: &ClientTransport,
+        stream: &mut ClientTransport,
     ) -> Poll<io::Result<()>> {
         while !self.pieces.is_empty() {
             // A client that reads as fast as its source produces does not hold up the thread's other tasks.
@@ -220,7 +221,7 @@ impl FilePages {
 
 /// Writes `head` and `body` without waiting. Returns what the socket did not take.
 pub(crate) fn write_now(
-    stream: &ClientTransport,
+    stream: &mut ClientTransport,
     cx: &mut Context<'_>,
     head: &[u8],
     body: &Bytes,
@@ -259,17 +260,17 @@ pub(crate) fn write_now(
 
 /// Writes as [`write_now`] does, with a body in a file that is sent with `sendfile`.
 fn send_file_now(
-    socket: &TcpStream,
+    socket: &PlainSocket,
     head: &[u8],
     body: Arc<File>,
     length: usize,
 ) -> io::Result<Option<OutputQueue>> {
     let mut done = 0;
     while done < head.len() + length {
-        let sent = match head.get(done..) {
-            Some(head) if !head.is_empty() => socket::try_send_before_more(socket, head),
-            _ => socket::try_send_file(socket, &body, (done - head.len()) as u64, length as u64),
-        };
+        let sent = socket.try_write(|socket| match head.get(done..) {
+            Some(head) if !head.is_empty() => socket::send_before_more(socket, head),
+            _ => socket::send_file(socket, &body, (done - head.len()) as u64, length as u64),
+        });
         match sent {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(sent) => done += sent,

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::task::{Context, Poll, ready};
 
 use rustix::fs::sendfile;
@@ -49,13 +50,7 @@ pub(super) fn poll_send(
 ) -> Poll<io::Result<usize>> {
     loop {
         let turn = ready!(coop::poll_proceed(cx));
-        let tried = stream.try_io(Interest::WRITABLE, || {
-            Ok(match pieces {
-                // A plain write costs the kernel less than a vector of one.
-                [one] => send(stream, one, SendFlags::NOSIGNAL)?,
-                many => rustix::io::writev(stream, many)?,
-            })
-        });
+        let tried = stream.try_io(Interest::WRITABLE, || send_now(stream, pieces));
         match tried {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 ready!(stream.poll_write_ready(cx))?;
@@ -68,22 +63,42 @@ pub(super) fn poll_send(
     }
 }
 
-/// Writes as much as the socket takes at once with `MSG_MORE`, to be joined with the next write.
-pub(super) fn try_send_before_more(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
-    stream.try_io(Interest::WRITABLE, || {
-        Ok(send(stream, bytes, SendFlags::NOSIGNAL | SendFlags::MORE)?)
+/// Writes as much as the socket takes at once.
+pub(super) fn send_now(socket: impl AsFd, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+    Ok(match pieces {
+        // A plain write costs the kernel less than a vector of one.
+        [one] => send(socket, one, SendFlags::NOSIGNAL)?,
+        many => rustix::io::writev(socket, many)?,
     })
 }
 
+/// Writes as much as the socket takes at once with `MSG_MORE`, to be joined with the next write.
+pub(super) fn send_before_more(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    Ok(send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::MORE)?)
+}
+
 /// Sends the bytes of a file from `start` to `end`, as far as the socket takes them at once.
-pub(super) fn try_send_file(
-    stream: &TcpStream,
+pub(super) fn send_file(
+    socket: impl AsFd,
     file: &File,
     mut start: u64,
     end: u64,
 ) -> io::Result<usize> {
     let left = usize::try_from(end - start).unwrap_or(usize::MAX);
-    stream.try_io(Interest::WRITABLE, || {
-        Ok(sendfile(stream, file, Some(&mut start), left)?)
-    })
+    Ok(sendfile(socket, file, Some(&mut start), left)?)
+}
+
+/// Writes with [`send_before_more`] if the socket is ready.
+pub(super) fn try_send_before_more(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    stream.try_io(Interest::WRITABLE, || send_before_more(stream, bytes))
+}
+
+/// Writes with [`send_file`] if the socket is ready.
+pub(super) fn try_send_file(
+    stream: &TcpStream,
+    file: &File,
+    start: u64,
+    end: u64,
+) -> io::Result<usize> {
+    stream.try_io(Interest::WRITABLE, || send_file(stream, file, start, end))
 }

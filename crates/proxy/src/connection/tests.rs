@@ -15,12 +15,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::endless::Endless;
-use super::{Activity, ClientTransport, Connection};
+use super::{Activity, ClientTransport, Connection, PlainSocket};
 use crate::config::{Config, Input};
 use crate::observe::Notices;
 use crate::session::{Caller, Session};
 use crate::shared::Shared;
 use crate::watched::page_finder;
+
+/// Size of a body that does not fit into the buffers of a socket.
+const LARGE: usize = 8 * 1024 * 1024;
 
 /// Answers everything except the targets it panics at.
 struct Faulty;
@@ -31,6 +34,7 @@ impl Origin for Faulty {
             let body = match &request.target[..] {
                 b"/panic" => panic!("this panic is part of a test"),
                 b"/panic-in-body" => Body::Stream(Box::new(FaultyBody { begun: false })),
+                b"/large" => Body::Full(vec![b'.'; LARGE].into()),
                 _ => Body::Full(Bytes::from_static(b"well")),
             };
             let mut fields = FieldsBuf::new();
@@ -38,7 +42,7 @@ impl Origin for Faulty {
             Ok(OriginResponse {
                 status: 200,
                 fields,
-                length: None,
+                length: (request.target[..] == *b"/large").then_some(LARGE as u64),
                 body,
                 tunnel: None,
                 waited: 0,
@@ -80,9 +84,17 @@ async fn accept(listener: &TcpListener, shared: &Arc<Shared>) -> Connection {
     let clock = shared.engine.clock;
     let permit = shared.connection_limits.admit(&clock).await.unwrap();
     let caller = Caller::at(peer.ip());
-    let activity = Arc::new(Activity::new(clock.now(), caller.network()));
+    let now = clock.now();
+    let activity = Arc::new(Activity::new(now, caller.network()));
     let session = Session::new(Arc::clone(shared), caller, Scheme::Http);
-    Connection::new(ClientTransport::Plain(stream), session, activity, permit)
+    let socket = PlainSocket::new(stream.into_std().unwrap());
+    Connection::new(
+        ClientTransport::Plain(socket),
+        session,
+        activity,
+        permit,
+        now,
+    )
 }
 
 /// Returns a connection with its client.
@@ -207,4 +219,78 @@ async fn input_behind_the_last_request_is_read() {
     assert!(expects_input_after(&body).await);
     let two = format!("GET / HTTP/1.1\r\n{close}\r\nGET / HTTP/1.1\r\n{close}\r\n");
     assert!(expects_input_after(&two).await);
+}
+
+#[tokio::test]
+async fn a_hit_that_is_asked_for_at_once_needs_no_events() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let shared = shared();
+    // The first request is a miss, and waits for the origin.
+    for waits in [true, false] {
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        let mut connection = accept(&listener, &shared).await;
+        connection.serve_all().await;
+        let is_watched = |socket: &PlainSocket| matches!(socket, PlainSocket::Watched(_));
+        assert!(
+            matches!(&connection.stream, ClientTransport::Plain(socket) if is_watched(socket) == waits)
+        );
+        drop(connection);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_large_hit_that_is_asked_for_at_once_is_sent_as_the_client_reads() {
+    let address = start().await;
+    for _ in 0..2 {
+        let answer = answer(address, "GET", "/large").await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert_eq!(body.len(), LARGE);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_sends_its_first_head_slowly_is_served() {
+    let address = start().await;
+    let mut client = TcpStream::connect(address).await.unwrap();
+    for piece in [
+        "G",
+        "ET / HTTP/1.1\r\nHost: a\r\n",
+        "\r\nGET / HTTP/1.1\r\n",
+        "Host: a\r\n",
+    ] {
+        // Every other task of the test's thread runs until it waits.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        client.write_all(piece.as_bytes()).await.unwrap();
+    }
+    client
+        .write_all(b"Connection: close\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answers = String::new();
+    client.read_to_string(&mut answers).await.unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 ").count(), 2, "{answers}");
+}
+
+#[tokio::test]
+async fn a_client_that_closes_its_sending_side_at_once_is_served() {
+    let address = start().await;
+    for _ in 0..2 {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
 }

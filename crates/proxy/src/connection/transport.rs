@@ -12,13 +12,13 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, tcp};
 
-use super::socket;
+use super::plain::PlainSocket;
 use super::tls::TlsSocket;
 
 /// Byte stream of a connection.
 pub(crate) enum ClientTransport {
     /// A plain socket.
-    Plain(TcpStream),
+    Plain(PlainSocket),
     /// A socket with TLS.
     Tls(Box<TlsSocket>),
 }
@@ -37,18 +37,19 @@ pub(crate) enum WriteHalf<'a> {
 
 impl ClientTransport {
     /// Starts TLS on a socket, with these settings.
-    pub(crate) fn tls(socket: TcpStream, settings: Arc<ServerConfig>) -> io::Result<Self> {
+    pub(crate) fn tls(socket: PlainSocket, settings: Arc<ServerConfig>) -> io::Result<Self> {
+        let socket = socket.into_watched()?;
         Ok(Self::Tls(Box::new(TlsSocket::new(socket, settings)?)))
     }
 
     /// Reads the available bytes; 0 at the end.
     pub(crate) fn poll_recv(
-        &self,
+        &mut self,
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
         match self {
-            Self::Plain(socket) => socket::poll_recv(socket, cx, buffer),
+            Self::Plain(socket) => socket.poll_recv(cx, buffer),
             Self::Tls(tls) => {
                 let (room, mut filled) = (buffer.len(), 0);
                 tls.poll_receive(cx, room, |plain| {
@@ -62,19 +63,19 @@ impl ClientTransport {
     /// Returns `false` if no input has arrived since a poll for it was pending: its waker is still registered.
     pub(crate) fn may_have_input(&self) -> bool {
         match self {
-            Self::Plain(socket) => socket.try_io(Interest::READABLE, || Ok(())).is_ok(),
+            Self::Plain(socket) => socket.may_have_input(),
             Self::Tls(_) => true,
         }
     }
 
     /// Takes as much as can be sent now. Some of it may still be buffered, see [`Self::holds_back`].
     pub(crate) fn poll_send(
-        &self,
+        &mut self,
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self {
-            Self::Plain(socket) => socket::poll_send(socket, cx, pieces),
+            Self::Plain(socket) => socket.poll_send(cx, pieces),
             Self::Tls(tls) => tls.poll_send(cx, pieces),
         }
     }
@@ -104,10 +105,10 @@ impl ClientTransport {
     }
 
     /// Returns the underlying socket.
-    pub(crate) const fn socket(&mut self) -> &mut TcpStream {
+    pub(crate) fn socket(&mut self) -> io::Result<&mut TcpStream> {
         match self {
-            Self::Plain(socket) => socket,
-            Self::Tls(tls) => tls.socket(),
+            Self::Plain(socket) => socket.watched(),
+            Self::Tls(tls) => Ok(tls.socket()),
         }
     }
 
@@ -120,19 +121,19 @@ impl ClientTransport {
     }
 
     /// Returns the writing half.
-    pub(crate) fn writer(&mut self) -> WriteHalf<'_> {
-        self.split().1
+    pub(crate) fn writer(&mut self) -> io::Result<WriteHalf<'_>> {
+        Ok(self.split()?.1)
     }
 
     /// Returns both halves, for reading and writing concurrently.
-    pub(crate) fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
-        match self {
+    pub(crate) fn split(&mut self) -> io::Result<(ReadHalf<'_>, WriteHalf<'_>)> {
+        Ok(match self {
             Self::Plain(socket) => {
-                let (reader, writer) = socket.split();
+                let (reader, writer) = socket.watched()?.split();
                 (ReadHalf::Plain(reader), WriteHalf::Plain(writer))
             }
             Self::Tls(tls) => (ReadHalf::Tls(tls), WriteHalf::Tls(tls)),
-        }
+        })
     }
 }
 

@@ -23,7 +23,7 @@ impl Connection {
         let early = std::mem::take(&mut self.input);
         let one_ended = AtomicBool::new(false);
         let both = async {
-            let (from_client, to_client) = self.stream.split();
+            let (from_client, to_client) = self.stream.split()?;
             let mut to_client = CountingWriter {
                 to: to_client,
                 account,

@@ -3,18 +3,19 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use microcache_policy::{Network, Scheme};
-use tokio::net::TcpStream;
+use microcache_policy::{Network, Scheme, Time};
 
 use crate::admission::{Activity, ConnectionPermit, ThreadConnections};
-use crate::connection::{ClientTransport, Connection, ProxyHeaderError, read_proxy_header};
+use crate::connection::{
+    ClientTransport, Connection, PlainSocket, ProxyHeaderError, read_proxy_header,
+};
 use crate::metrics::Refusal;
 use crate::session::{Caller, Session};
 use crate::shared::Shared;
 
 /// Starts serving an accepted connection.
 pub(super) fn serve(
-    stream: TcpStream,
+    stream: PlainSocket,
     (peer, scheme): (IpAddr, Scheme),
     permit: ConnectionPermit,
     shared: &Arc<Shared>,
@@ -36,14 +37,14 @@ pub(super) fn serve(
                 connection.serve().await;
             }
         });
-    } else if let Some(connection) = accepted.connection(Caller::at(peer), shared) {
+    } else if let Some(connection) = accepted.connection(Caller::at(peer), shared, now) {
         connections.spawn(known, connection.serve());
     }
 }
 
 /// Starts serving a connection that may have to wait for its permit, after the listener has stopped.
 pub(super) fn serve_late(
-    stream: TcpStream,
+    stream: PlainSocket,
     (peer, scheme): (IpAddr, Scheme),
     shared: &Arc<Shared>,
     connections: &Arc<ThreadConnections>,
@@ -55,7 +56,8 @@ pub(super) fn serve_late(
         let Some(permit) = shared.connection_limits.admit(&clock).await else {
             return;
         };
-        activity.admitted(clock.now());
+        let now = clock.now();
+        activity.admitted(now);
         let accepted = AcceptedConnection {
             stream,
             scheme,
@@ -65,7 +67,7 @@ pub(super) fn serve_late(
         let connection = if shared.expects_proxy_header(peer) {
             Box::pin(accepted.behind_proxy(peer, shared)).await
         } else {
-            accepted.connection(Caller::at(peer), &shared)
+            accepted.connection(Caller::at(peer), &shared, now)
         };
         if let Some(connection) = connection {
             connection.serve().await;
@@ -75,7 +77,7 @@ pub(super) fn serve_late(
 
 /// An accepted connection with a permit.
 struct AcceptedConnection {
-    stream: TcpStream,
+    stream: PlainSocket,
     scheme: Scheme,
     activity: Arc<Activity>,
     permit: ConnectionPermit,
@@ -86,7 +88,7 @@ impl AcceptedConnection {
     async fn behind_proxy(mut self, proxy: IpAddr, shared: Arc<Shared>) -> Option<Connection> {
         let time_limit = shared.timeouts.head;
         let why = match read_proxy_header(&mut self.stream, proxy, time_limit).await {
-            Ok(caller) => return self.connection(caller, &shared),
+            Ok(caller) => return self.connection(caller, &shared, shared.engine.clock.now()),
             // Health checks of some proxies connect and close.
             Err(ProxyHeaderError::Gone(_)) => return None,
             Err(why) => why,
@@ -102,8 +104,7 @@ impl AcceptedConnection {
     }
 
     /// Returns the connection of this client; `None` if it exceeds the limit per address.
-    fn connection(self, caller: Caller, shared: &Arc<Shared>) -> Option<Connection> {
-        let now = shared.engine.clock.now();
+    fn connection(self, caller: Caller, shared: &Arc<Shared>, now: Time) -> Option<Connection> {
         // A trusted proxy carries the connections of all its clients, and is not limited.
         let is_counted = !caller.is_in(&shared.trusted_proxies);
         let network = caller.network();
@@ -122,12 +123,18 @@ impl AcceptedConnection {
         let transport = transport_of(self.stream, self.scheme, shared)?;
         let session = Session::new(Arc::clone(shared), caller, self.scheme);
         let permit = self.permit.of(address.flatten());
-        Some(Connection::new(transport, session, self.activity, permit))
+        Some(Connection::new(
+            transport,
+            session,
+            self.activity,
+            permit,
+            now,
+        ))
     }
 }
 
 /// Wraps the socket in its transport. `None` for TLS without settings, which no valid configuration has.
-fn transport_of(stream: TcpStream, scheme: Scheme, shared: &Shared) -> Option<ClientTransport> {
+fn transport_of(stream: PlainSocket, scheme: Scheme, shared: &Shared) -> Option<ClientTransport> {
     match scheme {
         Scheme::Http => Some(ClientTransport::Plain(stream)),
         Scheme::Https => ClientTransport::tls(stream, Arc::clone(shared.tls.as_ref()?)).ok(),

@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use microcache_policy::Scheme;
 use rustix::io::Errno;
+use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::TcpStream;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::accepted::{serve, serve_late};
 use crate::admission::ThreadConnections;
+use crate::connection::PlainSocket;
 use crate::shared::Shared;
 
 /// A bound listener, with the scheme of its clients.
@@ -41,6 +44,8 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
         socket.set_only_v6(false)?;
     }
     socket.set_nonblocking(true)?;
+    // Accepted sockets inherit it. Without it a small response behind a large one waits for an acknowledgement.
+    socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
@@ -65,11 +70,20 @@ pub(super) fn is_taken(address: SocketAddr) -> io::Result<bool> {
     }
 }
 
+/// Registers a listener with the runtime. The runtime's own listener would register each accepted socket at once.
+#[expect(
+    deprecated,
+    reason = "the replacement is unsafe; its precondition holds: the listener owns its descriptor and keeps it open"
+)]
+pub(super) fn watched(listener: TcpListener) -> io::Result<AsyncFd<TcpListener>> {
+    AsyncFd::with_interest(listener, Interest::READABLE)
+}
+
 /// Accepts connections until the server stops, then serves those in the kernel's queue and closes the listener.
 /// At the connection limit idle connections are closed; without any, one more is held back and the next ones
 /// wait in the kernel.
 pub(super) async fn accept(
-    listener: tokio::net::TcpListener,
+    listener: AsyncFd<TcpListener>,
     scheme: Scheme,
     mut shared: Arc<Shared>,
     connections: Arc<ThreadConnections>,
@@ -80,7 +94,7 @@ pub(super) async fn accept(
     });
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = listener.async_io(Interest::READABLE, accept_now) => accepted,
             () = &mut stop => break,
         };
         match accepted {
@@ -118,7 +132,7 @@ pub(super) async fn accept(
         connections.close_answered(stopped);
     }
     tokio::task::yield_now().await;
-    let mut listener = listener.into_std().ok();
+    let mut listener = Some(listener.into_inner());
     while let Some(open) = listener.take() {
         let (queued, exhausted) = queued(&open);
         // Connections queued from now on are reset, so the listener is closed first.
@@ -137,21 +151,24 @@ pub(super) async fn accept(
 }
 
 /// Takes the kernel's accept queue of a listener. `true`: descriptors ran out before its end.
-fn queued(listener: &TcpListener) -> (Vec<(TcpStream, SocketAddr)>, bool) {
+fn queued(listener: &TcpListener) -> (Vec<(PlainSocket, SocketAddr)>, bool) {
     let mut queued = Vec::new();
     let exhausted = loop {
-        match listener.accept() {
+        match accept_now(listener) {
             Ok(accepted) => queued.push(accepted),
             // The client left while it was queued.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => break is_exhaustion(&error),
         }
     };
-    let usable = queued.into_iter().filter_map(|(stream, peer)| {
-        stream.set_nonblocking(true).ok()?;
-        Some((TcpStream::from_std(stream).ok()?, peer))
-    });
-    (usable.collect(), exhausted)
+    (queued, exhausted)
+}
+
+/// Accepts a connection without waiting.
+fn accept_now(listener: &TcpListener) -> io::Result<(PlainSocket, SocketAddr)> {
+    let (socket, peer) = acceptfrom_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    let peer = peer.ok_or(io::ErrorKind::ConnectionAborted)?;
+    Ok((PlainSocket::new(socket.into()), peer.try_into()?))
 }
 
 fn is_exhaustion(error: &io::Error) -> bool {
@@ -159,4 +176,19 @@ fn is_exhaustion(error: &io::Error) -> bool {
         Errno::from_io_error(error),
         Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn accepted_sockets_inherit_that_small_responses_do_not_wait() {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(accepted.nodelay().unwrap());
+    }
 }

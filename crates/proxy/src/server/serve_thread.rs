@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::listener::{BoundListener, accept};
+use super::listener::{BoundListener, accept, watched};
 use super::threads::ThreadStart;
 use crate::admission::ThreadConnections;
 use crate::shared::Shared;
@@ -35,7 +35,7 @@ pub(super) fn serve_thread(
         let connections = Arc::new(ThreadConnections::default());
         shared.connection_limits.add(&connections);
         let listeners = listeners.into_iter().map(|listener| {
-            let socket = tokio::net::TcpListener::from_std(listener.socket)?;
+            let socket = watched(listener.socket)?;
             Ok((socket, listener.scheme))
         });
         let listeners = listeners.collect::<io::Result<Vec<_>>>()?;

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 
 use microcache_policy::Scheme;
+use rustix::net::sockopt::set_tcp_nodelay;
 
 use super::error::ServerError;
 use super::listener::{BoundListener, bind, is_taken};
@@ -70,6 +71,7 @@ fn take(
     if !handed.is_empty() {
         for socket in &handed {
             socket.set_nonblocking(true)?;
+            set_tcp_nodelay(socket, true)?;
         }
         return Ok(handed);
     }

@@ -54,6 +54,24 @@ impl Caller {
     }
 }
 
+/// Form of an address that is not known (RFC 7239 §6.3).
+const UNKNOWN: &str = "unknown";
+
+/// Returns the text of an address. Every connection needs it, so IPv4 addresses do without the formatting machinery.
+fn text_of(address: IpAddr) -> Arc<str> {
+    let IpAddr::V4(v4) = address else {
+        return address.to_string().into();
+    };
+    let mut text = String::with_capacity("255.255.255.255".len());
+    for (at, octet) in v4.octets().into_iter().enumerate() {
+        if at > 0 {
+            text.push('.');
+        }
+        text.push_str(itoa::Buffer::new().format(octet));
+    }
+    text.into()
+}
+
 /// Peer of a connection, with the form of its address in requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
@@ -69,11 +87,9 @@ pub(crate) struct Peer {
 impl Peer {
     pub(crate) fn new(caller: Caller, scheme: Scheme, trusted: &[Cidr]) -> Self {
         let address = caller.address.map(|address| address.to_canonical());
-        // As in RFC 7239 §6.3.
-        let text = address.map_or_else(|| "unknown".to_owned(), |address| address.to_string());
         Self {
             caller,
-            text: text.into(),
+            text: address.map_or_else(|| Arc::from(UNKNOWN), text_of),
             is_v6: address.is_some_and(|address| address.is_ipv6()),
             trusted: caller.is_in(trusted),
             scheme,
@@ -280,6 +296,19 @@ mod tests {
 
     fn at(address: &str) -> Caller {
         Caller::at(address.parse().expect("an address"))
+    }
+
+    #[test]
+    fn the_text_of_an_address_is_canonical() {
+        let text = |caller| Peer::new(caller, Scheme::Http, &[]).text;
+        for address in ["0.0.0.0", "10.200.3.99", "255.255.255.255", "2001:db8::1"] {
+            assert_eq!(*text(at(address)), *address);
+        }
+        assert_eq!(*text(at("::ffff:192.0.2.1")), *"192.0.2.1");
+        assert_eq!(
+            *text(Caller::through(IpAddr::from([10, 0, 0, 1]), None)),
+            *UNKNOWN
+        );
     }
 
     #[test]

@@ -3,10 +3,7 @@
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-
-use tokio::io::AsyncWrite;
 
 use crate::connection::ClientTransport;
 
@@ -75,7 +72,7 @@ impl OutputBuffer {
         self.bytes.clear();
         self.gone = 0;
         if stream.holds_back() {
-            ready!(Pin::new(&mut stream.writer()).poll_flush(cx))?;
+            ready!(stream.poll_flush(cx))?;
         }
         Poll::Ready(Ok(any))
     }
