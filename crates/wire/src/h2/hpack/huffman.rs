@@ -1,6 +1,6 @@
 //! The Huffman code of strings (RFC 7541 §5.2 and appendix B).
 //!
-//! The code is canonical: codes of one length are consecutive, in the order of their bytes. So both tables are
+//! The code is canonical: codes of one length are consecutive, in the order of their bytes. So all tables are
 //! computed from the lengths at compile time.
 
 /// Code length of each byte, in bits.
@@ -25,28 +25,26 @@ const LENGTHS: [u8; 256] = [
 ];
 
 /// Longest code in bits; that of EOS, which is never sent, is the last of these.
-const LONGEST: u8 = 30;
-/// Inner nodes of the code tree, which has a leaf for each byte and one for EOS.
-const NODES: usize = 256;
-/// Flag of a [`Branch`]: a leaf, with its byte in the low bits.
-const LEAF: u16 = 0x100;
-/// Flag of a [`Branch`]: the leaf of EOS.
-const END: u16 = 0x200;
+const LONGEST: u32 = 30;
+/// Bits by which short codes are looked up. All letters and digits have one.
+const SHORT: u32 = 8;
 
 const CODES: [u32; 256] = codes();
-static STEPS: [[Transition; 16]; NODES] = steps();
-static PADDING: [bool; NODES] = padding();
+/// Byte and code length of the short code that these bits begin with; length 0 for longer codes.
+static SHORT_CODES: [(u8, u8); 1 << SHORT] = short_codes();
+/// Codes of each length.
+static RANGES: [CodeRange; LONGEST as usize + 1] = ranges().0;
+/// Bytes in the order of their codes.
+static BYTES: [u8; 256] = ranges().1;
 
-/// Successor of a node after one bit: a node index, [`LEAF`] or [`END`].
-type Branch = u16;
-
-/// Transition from a node by four bits.
+/// Codes of one length.
 #[derive(Clone, Copy)]
-struct Transition {
-    next: u8,
-    /// The bits are not a valid code.
-    fails: bool,
-    byte: Option<u8>,
+struct CodeRange {
+    first: u32,
+    /// End of the range, exclusive.
+    end: u32,
+    /// Index of the first byte in [`BYTES`].
+    at: u32,
 }
 
 /// Error: EOS within the string, or padding that is too long or not all ones.
@@ -55,22 +53,55 @@ pub(super) struct NotHuffman;
 
 /// Decodes `coded` and appends it to `out`.
 pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), NotHuffman> {
-    let mut node = 0;
-    for byte in coded {
-        for bits in [byte >> 4, byte & 15] {
-            let step = STEPS[usize::from(node)][usize::from(bits)];
-            if step.fails {
-                return Err(NotHuffman);
-            }
-            out.extend(step.byte);
-            node = step.next;
+    // No code is shorter than five bits.
+    out.reserve(coded.len() * 8 / 5);
+    // Bits that are not decoded yet, the next one at the top, zeros behind them.
+    let (mut bits, mut count) = (0u64, 0);
+    let mut rest = coded.iter();
+    loop {
+        while count <= u64::BITS - 8
+            && let Some(&byte) = rest.next()
+        {
+            count += 8;
+            bits |= u64::from(byte) << (u64::BITS - count);
         }
+        // Short codes make up nearly all of a string: they are decoded until too few bits are left.
+        loop {
+            let (byte, length) = SHORT_CODES[(bits >> (u64::BITS - SHORT)) as usize];
+            let length = u32::from(length);
+            if length == 0 || length > count {
+                break;
+            }
+            out.push(byte);
+            bits <<= length;
+            count -= length;
+        }
+        if rest.len() == 0 && count < 8 {
+            // Padding: fewer than eight ones.
+            let is_padding = bits.leading_ones() == count;
+            return if is_padding { Ok(()) } else { Err(NotHuffman) };
+        }
+        if count < LONGEST && rest.len() > 0 {
+            continue;
+        }
+        let (byte, length) = long_code(bits).ok_or(NotHuffman)?;
+        if length > count {
+            return Err(NotHuffman);
+        }
+        out.push(byte);
+        bits <<= length;
+        count -= length;
     }
-    if PADDING[usize::from(node)] {
-        Ok(())
-    } else {
-        Err(NotHuffman)
-    }
+}
+
+/// Returns the byte whose code these bits begin with, and its length; `None` for EOS. The code is not a short one.
+fn long_code(bits: u64) -> Option<(u8, u32)> {
+    let lengths = RANGES.iter().zip(0..).skip(SHORT as usize + 1);
+    let code_of = |length: u32| (bits >> (u64::BITS - length)) as u32;
+    let mut found = lengths.filter(|(range, length)| code_of(*length) < range.end);
+    let (range, length) = found.next()?;
+    let byte = BYTES.get((range.at + code_of(length) - range.first) as usize)?;
+    Some((*byte, length))
 }
 
 /// Returns the encoded size of `plain` in bytes.
@@ -101,110 +132,65 @@ pub(super) fn encode(plain: &[u8], out: &mut Vec<u8>) {
 }
 
 const fn codes() -> [u32; 256] {
+    let (ranges, bytes) = ranges();
     let mut codes = [0; 256];
-    let mut code = 0;
-    let mut length = 1;
-    while length <= LONGEST {
-        let mut byte = 0;
-        while byte < 256 {
-            if LENGTHS[byte] == length {
-                codes[byte] = code;
-                code += 1;
-            }
-            byte += 1;
-        }
-        code <<= 1;
-        length += 1;
+    let mut at = 0;
+    while at < 256 {
+        let byte = bytes[at] as usize;
+        let range = ranges[LENGTHS[byte] as usize];
+        codes[byte] = range.first + (at as u32 - range.at);
+        at += 1;
     }
     codes
 }
 
-const fn tree() -> [[Branch; 2]; NODES] {
-    let mut tree = [[0; 2]; NODES];
-    let mut nodes = 1;
-    let mut leaf = 0;
-    while leaf <= 256 {
-        let (code, length, mark) = if leaf < 256 {
-            (CODES[leaf], LENGTHS[leaf], LEAF | leaf as u16)
-        } else {
-            ((1 << LONGEST) - 1, LONGEST, END)
-        };
-        let mut node = 0;
-        let mut left = length;
-        while left > 1 {
-            left -= 1;
-            let bit = (code >> left & 1) as usize;
-            if tree[node][bit] == 0 {
-                tree[node][bit] = nodes;
-                nodes += 1;
+const fn short_codes() -> [(u8, u8); 1 << SHORT] {
+    let mut short = [(0, 0); 1 << SHORT];
+    let mut byte = 0;
+    while byte < 256 {
+        let length = LENGTHS[byte];
+        if length as u32 <= SHORT {
+            let free = SHORT - length as u32;
+            let mut bits = 0;
+            while bits < 1 << free {
+                short[(CODES[byte] << free | bits) as usize] = (byte as u8, length);
+                bits += 1;
             }
-            node = tree[node][bit] as usize;
         }
-        tree[node][(code & 1) as usize] = mark;
-        leaf += 1;
+        byte += 1;
     }
-    tree
+    short
 }
 
-const fn steps() -> [[Transition; 16]; NODES] {
-    let tree = tree();
-    let nothing = Transition {
-        next: 0,
-        fails: false,
-        byte: None,
+const fn ranges() -> ([CodeRange; LONGEST as usize + 1], [u8; 256]) {
+    let nothing = CodeRange {
+        first: 0,
+        end: 0,
+        at: 0,
     };
-    let mut steps = [[nothing; 16]; NODES];
-    let mut node = 0;
-    while node < NODES {
-        let mut bits = 0;
-        while bits < 16 {
-            steps[node][bits] = step(&tree, node, bits);
-            bits += 1;
+    let (mut ranges, mut bytes) = ([nothing; LONGEST as usize + 1], [0; 256]);
+    let (mut code, mut at) = (0, 0);
+    let mut length = 1;
+    while length <= LONGEST {
+        let (first, start) = (code, at);
+        let mut byte = 0;
+        while byte < 256 {
+            if LENGTHS[byte] as u32 == length {
+                bytes[at] = byte as u8;
+                code += 1;
+                at += 1;
+            }
+            byte += 1;
         }
-        node += 1;
+        ranges[length as usize] = CodeRange {
+            first,
+            end: code,
+            at: start as u32,
+        };
+        code <<= 1;
+        length += 1;
     }
-    steps
-}
-
-/// Computes a transition. No code is shorter than five bits, so four complete at most one.
-const fn step(tree: &[[Branch; 2]; NODES], from: usize, bits: usize) -> Transition {
-    let mut step = Transition {
-        next: 0,
-        fails: false,
-        byte: None,
-    };
-    let mut node = from;
-    let mut left = 4;
-    while left > 0 {
-        left -= 1;
-        let branch = tree[node][bits >> left & 1];
-        if branch & END != 0 {
-            step.fails = true;
-            return step;
-        }
-        if branch & LEAF != 0 {
-            step.byte = Some(branch as u8);
-            node = 0;
-        } else {
-            node = branch as usize;
-        }
-    }
-    step.next = node as u8;
-    step
-}
-
-/// Marks the nodes where a string may end: after fewer than eight ones.
-const fn padding() -> [bool; NODES] {
-    let tree = tree();
-    let mut padding = [false; NODES];
-    let mut node = 0;
-    let mut ones = 0;
-    while ones < 8 {
-        padding[node] = true;
-        node = tree[node][1] as usize;
-        ones += 1;
-    }
-    padding
+    (ranges, bytes)
 }
 
 #[cfg(test)]
