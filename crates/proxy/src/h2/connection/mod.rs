@@ -52,6 +52,8 @@ pub(crate) struct Http2ServerConnection<'a> {
     session: &'a mut Session,
     /// Certificate presented to the client: requests for hosts that it does not cover are misdirected.
     certificate: Option<Arc<Certificate>>,
+    /// Host of the last request that the certificate covers.
+    covered_host: Option<Vec<u8>>,
     inbound: Inbound,
     outbound: Outbound,
     streams: Http2Streams<'a>,
@@ -90,6 +92,7 @@ impl<'a> Http2ServerConnection<'a> {
         let mut connection = Self {
             transport,
             certificate,
+            covered_host: None,
             session,
             inbound: Inbound::new(input, now),
             outbound: Outbound::new(write),

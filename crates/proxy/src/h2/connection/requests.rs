@@ -66,12 +66,21 @@ impl Http2ServerConnection<'_> {
 
     /// Returns `true` if the certificate of this connection does not cover the host (421, RFC 9110 §7.4).
     /// Trusted proxies are exempt.
-    fn is_misdirected(&self, host: &[u8]) -> bool {
+    fn is_misdirected(&mut self, host: &[u8]) -> bool {
         let Some(certificate) = &self.certificate else {
             return false;
         };
+        // Nearly all requests of a connection are for the same host.
+        if self.covered_host.as_deref() == Some(host) {
+            return false;
+        }
         let is_covered =
             str::from_utf8(without_port(host)).is_ok_and(|host| certificate.covers(host));
+        if is_covered {
+            let covered_host = self.covered_host.get_or_insert_default();
+            covered_host.clear();
+            covered_host.extend_from_slice(host);
+        }
         !is_covered && !self.session.is_trusted()
     }
 

@@ -65,6 +65,10 @@ impl PendingEvents {
         if let Some(step) = self.ready.pop() {
             return Poll::Ready(step);
         }
+        // Spares hits the poll of an empty set.
+        if self.set.is_empty() {
+            return Poll::Pending;
+        }
         loop {
             match Pin::new(&mut self.set).poll_next(cx) {
                 Poll::Ready(Some(Ok(step))) => return Poll::Ready(step),
