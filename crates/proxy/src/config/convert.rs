@@ -20,6 +20,7 @@ use super::place::Place;
 use super::raw::{self, Table, Value};
 use super::redirect_loops::looping_url;
 use super::route::{GoesTo, Route};
+use super::route_order::{ReadRoute, check_order};
 use super::scripts::check_scripts;
 use super::settings::{Settings, Tables};
 use super::texts::Texts;
@@ -357,11 +358,9 @@ impl<'a> Draft<'a> {
     fn read_routes(&mut self, mistakes: &mut Mistakes) {
         let mut read: Vec<ReadRoute> = Vec::new();
         for value in self.routes.map_or(&[][..], Value::items) {
-            if let Some(route) = self.read_route(value, read.len() + 1, mistakes) {
-                route.check_against(&read, mistakes);
-                read.push(route);
-            }
+            read.extend(self.read_route(value, read.len() + 1, mistakes));
         }
+        check_order(&read, mistakes);
         let (places, read): (Vec<_>, Vec<_>) = read
             .into_iter()
             .map(|read| (read.match_place, read.route.route))
@@ -602,36 +601,6 @@ impl<'a> Draft<'a> {
     fn default_group(&self) -> Option<usize> {
         self.group_named("origin")
             .or((self.config.upstreams.len() == 1).then_some(0))
-    }
-}
-
-/// A route with its places, for comparison with earlier ones.
-struct ReadRoute {
-    route: RouteDraft,
-    match_place: Place,
-    name_place: Place,
-    matcher_is_good: bool,
-}
-
-impl ReadRoute {
-    fn check_against(&self, earlier: &[Self], mistakes: &mut Mistakes) {
-        let route = &self.route.route;
-        if earlier.iter().any(|e| e.route.route.name == route.name) {
-            let what = format!("the name \"{}\" is used by an earlier route", route.name);
-            mistakes.note(Mistake::new(&self.name_place, what));
-        }
-        let covering = earlier.iter().find(|e| {
-            e.matcher_is_good
-                && self.matcher_is_good
-                && e.route.route.matcher.covers(&route.matcher)
-        });
-        if let Some(covering) = covering {
-            let what = format!(
-                "this route is never reached: \"{}\" above matches all of its requests",
-                covering.route.route.name
-            );
-            mistakes.note(Mistake::new(&self.match_place, what).remedy("move it up"));
-        }
     }
 }
 

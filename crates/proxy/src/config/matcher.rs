@@ -83,8 +83,18 @@ impl Matcher {
         self.takes_method(input.request.method)
             && self.takes_host(input.request.host)
             && self.takes_path(input.path)
-            && (!self.goes_by_more_than_url() && self.not.is_empty() && self.any.is_empty()
-                || self.takes_rest(input))
+            && (self.has_no_rest() || self.takes_rest(input))
+    }
+
+    #[inline]
+    fn has_no_rest(&self) -> bool {
+        self.scheme.is_none()
+            && self.clients.is_empty()
+            && self.headers.is_empty()
+            && self.cookies.is_empty()
+            && self.queries.is_empty()
+            && self.any.is_empty()
+            && self.not.is_empty()
     }
 
     #[inline(never)]
@@ -143,17 +153,28 @@ impl Matcher {
     }
 
     /// Returns the hosts that match, in lower case; `None` if there is a pattern.
-    pub(crate) fn exact_hosts(&self) -> Option<Vec<Vec<u8>>> {
+    pub(super) fn exact_hosts(&self) -> Option<Vec<Vec<u8>>> {
         let exact = self.hosts.iter().map(HostPattern::exact);
         exact.map(|host| host.map(<[u8]>::to_vec)).collect()
     }
 
     /// Returns the first segments of the paths that match; `None` if there is a pattern in one.
-    pub(crate) fn path_segments(&self) -> Option<Vec<Vec<u8>>> {
+    pub(super) fn path_segments(&self) -> Option<Vec<Vec<u8>>> {
         let segments = self.paths.iter().map(Glob::segment);
         segments
             .map(|segment| segment.map(<[u8]>::to_vec))
             .collect()
+    }
+
+    /// Returns the last bytes of the paths that match; `None` if one ends with a star.
+    pub(super) fn path_ends(&self) -> Option<Vec<u8>> {
+        self.paths.iter().map(Glob::end).collect()
+    }
+
+    /// Returns the texts of the first pattern for hosts and of the first for paths.
+    pub(super) fn first_patterns(&self) -> (Option<&[u8]>, Option<&[u8]>) {
+        let host = self.hosts.first().map(HostPattern::as_bytes);
+        (host, self.paths.first().map(Glob::as_bytes))
     }
 
     /// Returns whether it restricts the path.

@@ -8,6 +8,8 @@ use microcache_policy::readings::readings;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Glob {
     text: String,
+    /// Where the first star stands, and the last.
+    stars: Option<(usize, usize)>,
     /// The other readings of the text: `/caf%C3%A9/*` matches the decoded path as well.
     readings: Vec<Vec<u8>>,
 }
@@ -54,12 +56,27 @@ impl Glob {
     fn of(text: String) -> Self {
         let mut readings = readings(text.as_bytes()).unwrap_or_default();
         readings.retain(|reading| reading != text.as_bytes());
-        Self { text, readings }
+        let stars = text.find('*').zip(text.rfind('*'));
+        Self {
+            text,
+            stars,
+            readings,
+        }
     }
 
     /// Returns whether the pattern matches the whole of `path`.
     pub(super) fn matches(&self, path: &[u8]) -> bool {
-        glob::matches(self.text.as_bytes(), path)
+        let text = self.text.as_bytes();
+        let Some((first, last)) = self.stars else {
+            return text == path;
+        };
+        path.starts_with(&text[..first])
+            && path.ends_with(&text[last + 1..])
+            && if first == last {
+                path.len() >= text.len() - 1
+            } else {
+                glob::matches(text, path)
+            }
     }
 
     /// Returns the text that the stars stand for, if the pattern matches the whole of `path`.
@@ -87,6 +104,15 @@ impl Glob {
         let text = self.text.as_bytes();
         let segment = first_segment(text);
         (!segment.contains(&b'*')).then_some(segment)
+    }
+
+    /// Returns the last byte of the paths that match, if it is always the same.
+    pub(super) fn end(&self) -> Option<u8> {
+        self.as_bytes().last().copied().filter(|end| *end != b'*')
+    }
+
+    pub(super) const fn as_bytes(&self) -> &[u8] {
+        self.text.as_bytes()
     }
 
     /// Returns whether the pattern matches the whole of a reading of a path.
@@ -188,6 +214,10 @@ impl HostPattern {
         self.text.replace('*', star)
     }
 
+    pub(super) const fn as_bytes(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+
     /// Returns the host, if it is no pattern.
     pub(super) fn exact(&self) -> Option<&[u8]> {
         (!self.text.starts_with('*')).then_some(self.text.as_bytes())
@@ -262,6 +292,12 @@ mod tests {
     fn many_stars_stay_quick() {
         let pattern = "*a".repeat(40) + "b";
         assert!(!path(&pattern, &"a".repeat(20_000)));
+    }
+
+    #[test]
+    fn the_text_around_the_stars_must_not_overlap() {
+        assert!(path("/ab*bc", "/abbc") && !path("/ab*bc", "/abc"));
+        assert!(path("/a*b*b", "/abb") && !path("/a*b*b", "/ab"));
     }
 
     #[test]

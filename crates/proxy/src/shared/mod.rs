@@ -4,7 +4,6 @@
 //! Never does I/O, nor decides about a request. Start at [`Shared`].
 
 mod active;
-mod route_index;
 mod routing;
 mod state;
 

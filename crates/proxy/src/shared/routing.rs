@@ -9,8 +9,7 @@ use microcache_engine::{Bypass, FindRoute, Request, RouteMatch};
 use microcache_policy::key::split_query;
 use microcache_policy::readings::{is_plain, readings};
 
-use super::route_index::RouteIndex;
-use crate::config::{Cidr, Config, GoesTo, MatchInput, Matcher, Route};
+use crate::config::{Cidr, Config, GoesTo, MatchInput, Matcher, Route, RouteIndex};
 use crate::session::forwarding::client_address;
 
 /// The routes of a configuration.
@@ -38,7 +37,7 @@ impl Routing {
     pub(crate) fn of(config: &Config) -> Self {
         let mut matchers = config.routes.iter().map(|route| &route.matcher);
         Self {
-            index: RouteIndex::of(&config.routes),
+            index: RouteIndex::of(matchers.clone()),
             by_path: matchers.clone().any(Matcher::goes_by_path),
             by_client: matchers.any(Matcher::goes_by_client),
             trusted_proxies: config.trusted_proxies.clone(),
@@ -351,7 +350,7 @@ mod tests {
         /// The index leaves no route out.
         #[test]
         fn the_index_finds_the_same_route_as_a_walk(
-            patterns in vec(("(|a|b|\\*\\.a)", "(|/|/\\*|\\*|/x|/x/\\*|/x/y|/x\\*|\\*y|/y/\\*)"), 0..70),
+            patterns in vec(("(|a|b|\\*\\.a)", "(|/|/\\*|\\*|/x|/x/\\*|/x/y|/x\\*|\\*y|/y/\\*|\\*x/\\*y)"), 0..70),
             host in "(a|b|c\\.a|A:80|a\\.)",
             path in "/(|x|y|x/|x/y|xy|y/x/y)",
         ) {
@@ -368,7 +367,7 @@ mod tests {
             let request = Request::of_url(Scheme::Http, host.as_bytes(), path.as_bytes());
             let input = MatchInput::new(&request, None);
             let walked = routes.iter().position(|route| route.matcher.matches(&input));
-            let index = RouteIndex::of(&routes);
+            let index = RouteIndex::of(routes.iter().map(|route| &route.matcher));
             let found = index.candidates(&input).find(|&it| routes[it].matcher.matches(&input));
             prop_assert_eq!(found, walked);
         }

@@ -1,12 +1,13 @@
-//! Candidates for the route of a request, by its host and the first segment of its path, so that a site with many
-//! routes does not compare a request with each of them.
+//! Candidates for the route of a request, by its host and by the beginning and the end of its path, so that a site
+//! with many routes does not compare a request with each of them.
 
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 use microcache_policy::key::without_port;
 
-use crate::config::{MatchInput, Route, first_segment};
+use super::matcher::{MatchInput, Matcher};
+use super::pattern::first_segment;
 
 /// Indices of routes, as bits.
 type RouteSet = Box<[u64]>;
@@ -17,7 +18,7 @@ const LONGEST_HOST: usize = 256;
 
 /// The routes that a request may take, before their other conditions are looked at.
 #[derive(Debug)]
-pub(super) struct RouteIndex {
+pub(crate) struct RouteIndex {
     /// By exact host, in lower case.
     hosts: SetsByText,
     /// Routes that take hosts by a pattern, or all.
@@ -26,34 +27,52 @@ pub(super) struct RouteIndex {
     segments: SetsByText,
     /// Routes that take paths without one certain first segment, or all.
     any_segment: RouteSet,
+    /// By the last byte of the path.
+    ends: Vec<RouteSet>,
 }
 
 impl RouteIndex {
-    pub(super) fn of(routes: &[Route]) -> Self {
-        let hosts = routes.iter().map(|route| route.matcher.exact_hosts());
-        let (hosts, any_host) = sets(routes.len(), hosts);
-        let segments = routes.iter().map(|route| route.matcher.path_segments());
-        let (segments, any_segment) = sets(routes.len(), segments);
+    pub(crate) fn of<'a>(matchers: impl Iterator<Item = &'a Matcher> + Clone) -> Self {
+        let count = matchers.clone().count();
+        let (hosts, any_host) = sets(count, matchers.clone().map(Matcher::exact_hosts));
+        let (segments, any_segment) = sets(count, matchers.clone().map(Matcher::path_segments));
         Self {
             hosts,
             any_host,
             segments,
             any_segment,
+            ends: sets_by_end(count, matchers.map(Matcher::path_ends)),
         }
     }
 
     /// Returns the candidates of a request, in order.
-    pub(super) fn candidates(&self, input: &MatchInput<'_>) -> impl Iterator<Item = usize> + '_ {
-        let by_host = self.by_host(input.host());
-        // Another reading of a path may begin with another segment.
-        let by_segment = input.raw_path().map(|path| {
-            let known = self.segments.get(first_segment(path));
-            known.unwrap_or(&self.any_segment)
+    pub(crate) fn candidates(&self, input: &MatchInput<'_>) -> impl Iterator<Item = usize> + '_ {
+        // Another reading of a path may begin and end with other bytes.
+        self.taking(input.host(), input.raw_path())
+    }
+
+    /// Returns the routes that may match every request that this matcher matches, in order.
+    pub(super) fn candidates_to_cover(
+        &self,
+        matcher: &Matcher,
+    ) -> impl Iterator<Item = usize> + '_ {
+        // What covers a pattern matches its text.
+        let (host, path) = matcher.first_patterns();
+        self.taking(host.unwrap_or_default(), path)
+    }
+
+    fn taking(&self, host: &[u8], path: Option<&[u8]>) -> impl Iterator<Item = usize> + '_ {
+        let by_host = self.by_host(host);
+        let by_path = path.map(|path| {
+            let by_segment = self.segments.get(first_segment(path));
+            (by_segment.unwrap_or(&self.any_segment), self.by_end(path))
         });
         (0..self.any_host.len()).flat_map(move |word| {
             let hosts = by_host[word];
-            let both = by_segment.map_or(hosts, |segments| hosts & segments[word]);
-            Bits(both).map(move |bit| word * 64 + bit)
+            let all = by_path.map_or(hosts, |(segments, ends)| {
+                hosts & segments[word] & ends[word]
+            });
+            Bits(all).map(move |bit| word * 64 + bit)
         })
     }
 
@@ -71,6 +90,26 @@ impl RouteIndex {
         lower.make_ascii_lowercase();
         self.hosts.get(&*lower).unwrap_or(&self.any_host)
     }
+
+    fn by_end(&self, path: &[u8]) -> &[u64] {
+        &self.ends[usize::from(path.last().copied().unwrap_or_default())]
+    }
+}
+
+/// Returns for each byte the routes of the paths that may end with it.
+fn sets_by_end(count: usize, ends: impl Iterator<Item = Option<Vec<u8>>>) -> Vec<RouteSet> {
+    let mut by_end = vec![vec![0; count.div_ceil(64)].into_boxed_slice(); 256];
+    for (route, ends) in ends.enumerate() {
+        match ends {
+            Some(ends) if !ends.is_empty() => {
+                for end in ends {
+                    insert(&mut by_end[usize::from(end)], route);
+                }
+            }
+            _ => by_end.iter_mut().for_each(|set| insert(set, route)),
+        }
+    }
+    by_end
 }
 
 /// Returns the routes of each text, and those of no certain text. The sets of a text contain the latter.
