@@ -88,6 +88,7 @@ const stream = new Stream({
     if (points.length && at < points.at(-1).at + SECOND / 2) points.pop();
     points = [...points, point(at, told)].slice(-REMEMBERED - 1);
     if (told.draining) stand("ending", "Draining: finishing the requests in progress");
+    else if (told.maintenance?.on) stand("down", "Maintenance mode: clients get 503");
     else if (panels.outages(told).length) stand("down", "An upstream is down");
     else stand("live", "Live");
     show();

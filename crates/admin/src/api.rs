@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::interface::Interface;
 use crate::problem::Problem;
 use crate::{
-    access, configuration, dashboard, entries, explain, health, metrics, purges, stats, stream, top,
+    access, configuration, dashboard, entries, explain, health, maintenance, metrics, purges,
+    stats, stream, top,
 };
 
 /// Description of the interface, `openapi.json`.
@@ -28,6 +29,12 @@ pub(crate) fn router(interface: &Arc<Interface>) -> Router {
         .route("/v1/stream", get(stream::stream))
         .route("/v1/explain", get(explain::look).post(explain::ask))
         .route("/v1/drain", post(drain))
+        .route(
+            "/v1/maintenance",
+            get(maintenance::show)
+                .post(maintenance::switch_on)
+                .delete(maintenance::switch_off),
+        )
         .route("/v1/config", get(configuration::in_force))
         .route("/v1/reload", post(configuration::reload))
         .route("/v1/upgrade", post(configuration::upgrade))

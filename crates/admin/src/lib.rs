@@ -23,6 +23,7 @@ mod health;
 mod interface;
 mod latency;
 mod live;
+mod maintenance;
 mod mercure;
 mod metrics;
 mod patient;

@@ -21,6 +21,7 @@ use crate::certificates;
 use crate::entries::location;
 use crate::interface::Interface;
 use crate::latency::latency;
+use crate::maintenance;
 use crate::mercure;
 use crate::push;
 
@@ -43,6 +44,7 @@ pub(crate) fn view(interface: &Interface) -> Value {
         "pid": std::process::id(),
         "uptime_seconds": interface.started.elapsed().as_secs(),
         "draining": handle.is_leaving(),
+        "maintenance": maintenance::view(handle),
         "requests": requests(|outcome| figures.of(outcome), figures.requests()),
         "bytes_sent": figures.bytes(),
         "responses": statuses(figures.responses()),

@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::cli::{Errand, Operate};
+use crate::cli::{Errand, MaintenanceErrand, Operate};
 use crate::{BAD_USAGE, print, tell};
 use client::{Client, RequestError};
 
 /// The wait for the number of entries that a purge matched. The purge is in force before.
 const COUNTING: Duration = Duration::from_secs(3);
+/// The resource of maintenance mode.
+const MAINTENANCE: &str = "/v1/maintenance";
 /// Errors shown with the statistics.
 const ERRORS: usize = 5;
 /// The interval at which that number is requested.
@@ -31,6 +33,11 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
         Errand::Drain => client.post("/v1/drain", &Value::Null),
         Errand::Reload => client.post("/v1/reload", &Value::Null),
         Errand::Upgrade => client.post("/v1/upgrade", &Value::Null),
+        Errand::Maintenance(errand) => match errand {
+            MaintenanceErrand::On(body) => client.post(MAINTENANCE, body),
+            MaintenanceErrand::Off => client.delete(MAINTENANCE),
+            MaintenanceErrand::Status => client.get(MAINTENANCE, &[]),
+        },
     });
     let ends = answer
         .as_ref()
@@ -56,6 +63,7 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
                 "draining: the server finishes its requests in progress, and exits\n".to_owned()
             }
             Errand::Reload => render::reloaded(&answer),
+            Errand::Maintenance(_) => render::maintenance(&answer),
             Errand::Upgrade => format!("upgraded: process {} has taken over\n", answer["pid"]),
         }),
         Err(RequestError::Refused(why)) => {

@@ -184,7 +184,7 @@ fn every_flag_is_one() {
 }
 
 /// What the program does beside serving.
-const JOBS: [&str; 16] = [
+const JOBS: [&str; 17] = [
     "bench",
     "check",
     "completions",
@@ -194,6 +194,7 @@ const JOBS: [&str; 16] = [
     "entries",
     "explain",
     "fetch",
+    "maintenance",
     "man",
     "origin",
     "purge",

@@ -39,7 +39,7 @@ use observe::traces;
 
 pub use admission::ConnectionUsage;
 pub use control::{Handle, ReloadError, ReloadOutcome, ServerStage, UpgradeError};
-pub use lifecycle::InheritedSockets;
+pub use lifecycle::{InheritedSockets, MAX_ALLOWED, Maintenance};
 pub use metrics::{
     Amount, CompactLatencies, ErrorKind, Latencies, Measure, MetricsSnapshot, OriginSnapshot,
     RecentError, Refusal, RouteSnapshot, SAMPLED_ONE_IN, TopUrl, TopUrls,

@@ -22,6 +22,8 @@ pub(super) const METRICS: &[Metric] = &[
         Process(|_, to| to.by("version", [(env!("CARGO_PKG_VERSION"), 1)]))),
     gauge("microcache_uptime_seconds", "Seconds since the start.",
         Process(|it, to| to.value(it.interface.started.elapsed().as_secs()))),
+    gauge("microcache_maintenance", "1 in maintenance mode.",
+        Process(|it, to| to.value(u64::from(it.interface.handle.maintenance().is_some())))),
 
     // Requests.
     counter("microcache_requests_total", "Client requests by outcome; each counts once.",

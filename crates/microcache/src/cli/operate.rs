@@ -1,4 +1,5 @@
-//! The command lines of `purge`, `stats`, `entries`, `explain`, `top`, `drain`, `reload` and `upgrade`.
+//! The command lines of `purge`, `stats`, `entries`, `explain`, `top`, `drain`, `reload`,
+//! `upgrade` and `maintenance`.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -40,10 +41,26 @@ pub(crate) enum Errand {
     Drain,
     Reload,
     Upgrade,
+    Maintenance(MaintenanceErrand),
 }
 
-pub(super) const NAMES: [&str; 7] = [
-    "purge", "stats", "entries", "explain", "drain", "reload", "upgrade",
+#[derive(Debug, PartialEq)]
+pub(crate) enum MaintenanceErrand {
+    /// The body of the request.
+    On(Value),
+    Off,
+    Status,
+}
+
+pub(super) const NAMES: [&str; 8] = [
+    "purge",
+    "stats",
+    "entries",
+    "explain",
+    "drain",
+    "reload",
+    "upgrade",
+    "maintenance",
 ];
 
 /// The command with a live view on the terminal.
@@ -153,7 +170,7 @@ const OF_REQUEST: [Parameter; 3] = [
     ),
 ];
 
-pub(super) fn commands() -> [Command; 8] {
+pub(super) fn commands() -> [Command; 9] {
     [
         purge_command(),
         explain_command(),
@@ -183,6 +200,7 @@ pub(super) fn commands() -> [Command; 8] {
             "Drain a running server: finish the requests in progress, and exit",
             "microcache drain",
         ),
+        maintenance_command(),
     ]
 }
 
@@ -234,6 +252,39 @@ fn entries_command() -> Command {
             usage: "microcache entries [FLAGS] [URL]",
             examples: "microcache entries --order size --limit 20\n\
                        microcache entries --prefix https://example.org/blog/",
+            notes: EXIT,
+        },
+    )
+}
+
+/// The properties of maintenance mode.
+const OF_MAINTENANCE: [Parameter; 2] = [
+    parameter(
+        "allow",
+        "allow",
+        "ADDRESS",
+        "With on: address or block that is served as usual",
+    ),
+    parameter(
+        "retry_after",
+        "retry-after",
+        "SECONDS",
+        "With on: Retry-After of the responses [60]",
+    ),
+];
+
+fn maintenance_command() -> Command {
+    let command = Command::new("maintenance")
+        .about("Switch maintenance mode of a running server: clients get 503")
+        .arg(Arg::new("STATE").num_args(0..=1))
+        .args(OF_MAINTENANCE.iter().map(repeated))
+        .arg(switch("keep-cached").help("With on: still send what needs no request to the origin"));
+    finished(
+        command,
+        Layout {
+            usage: "microcache maintenance [FLAGS] on|off|status",
+            examples: "microcache maintenance on --allow 192.0.2.7\n\
+                       microcache maintenance off",
             notes: EXIT,
         },
     )
@@ -322,6 +373,7 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Operate, Message>
         "drain" => Errand::Drain,
         "reload" => Errand::Reload,
         "upgrade" => Errand::Upgrade,
+        "maintenance" => Errand::Maintenance(maintenance(matches)?),
         _ => Errand::Stats,
     };
     Ok(Operate {
@@ -425,6 +477,36 @@ fn explain(matches: &ArgMatches) -> Result<Errand, Message> {
     }
     body.insert("fetch".to_owned(), json!(matches.get_flag("fetch")));
     Ok(Errand::Explain(body.into()))
+}
+
+fn maintenance(matches: &ArgMatches) -> Result<MaintenanceErrand, Message> {
+    let state = texts(matches, "STATE").concat();
+    let allow = texts(matches, "allow");
+    let retry_after = texts(matches, "retry_after").pop();
+    let keeps_cached = matches.get_flag("keep-cached");
+    let is_plain = allow.is_empty() && retry_after.is_none() && !keeps_cached;
+    match state.as_str() {
+        "off" if is_plain => Ok(MaintenanceErrand::Off),
+        "status" | "" if is_plain => Ok(MaintenanceErrand::Status),
+        "on" => {
+            let mut body = json!({ "allow": allow, "keep_cached": keeps_cached });
+            if let Some(text) = retry_after {
+                let Ok(seconds) = text.parse::<u32>() else {
+                    return Err(wrong(&format!(
+                        "maintenance: --retry-after {text}: a number of seconds is needed, such as 600"
+                    )));
+                };
+                body["retry_after"] = json!(seconds);
+            }
+            Ok(MaintenanceErrand::On(body))
+        }
+        "off" | "status" | "" => Err(wrong(
+            "maintenance: --allow, --retry-after and --keep-cached go with on; type: microcache maintenance on",
+        )),
+        other => Err(wrong(&format!(
+            "maintenance: `{other}` is unknown; type: microcache maintenance on, off or status"
+        ))),
+    }
 }
 
 fn parameters(matches: &ArgMatches) -> Vec<(&'static str, String)> {

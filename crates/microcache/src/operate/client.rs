@@ -74,6 +74,14 @@ impl Client {
         self.answer(request.send(body.to_string()))
     }
 
+    pub(crate) fn delete(&self, path: &str) -> Result<Value, RequestError> {
+        let mut request = self.agent.delete(format!("{}{path}", self.admin));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization);
+        }
+        self.answer(request.call())
+    }
+
     fn answer(
         &self,
         answer: Result<Response<ureq::Body>, ureq::Error>,

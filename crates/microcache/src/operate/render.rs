@@ -73,6 +73,10 @@ pub(super) fn stats(answer: &Value) -> String {
             ""
         }
     );
+    if answer["maintenance"]["on"] == true {
+        let words = in_maintenance(&answer["maintenance"]);
+        row(&mut out, "mode", &[format!("maintenance: {words}")]);
+    }
     row(&mut out, "requests", &of_requests(&answer["requests"]));
     row(&mut out, "origin", &of_origin(answer));
     row(&mut out, "latency", &of_latency(answer));
@@ -105,6 +109,33 @@ pub(super) fn stats(answer: &Value) -> String {
         row(&mut out, "tls", &of_certificate(certificate));
     }
     out
+}
+
+/// Describes maintenance mode.
+pub(super) fn maintenance(answer: &Value) -> String {
+    if answer["on"] == true {
+        let words = in_maintenance(answer);
+        return format!("maintenance mode is on: {words}; a restart of the server ends it\n");
+    }
+    "maintenance mode is off\n".to_owned()
+}
+
+fn in_maintenance(mode: &Value) -> String {
+    let mut words = if mode["keep_cached"] == true {
+        "503 for requests that need an origin".to_owned()
+    } else {
+        "503 for all requests".to_owned()
+    };
+    let allowed: Vec<_> = list(&mode["allow"])
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    if !allowed.is_empty() {
+        let _ = write!(words, ", except from {}", allowed.join(", "));
+    }
+    let since = date::format(Time::from_secs(number(&mode["since"])));
+    let _ = write!(words, ", since {}", String::from_utf8_lossy(&since));
+    words
 }
 
 /// The latency of hits, other requests and the origin in the last minute. One hit in sixteen is timed.

@@ -62,6 +62,7 @@ fn title<'a>(screen: &'a Screen, answer: &Value, now: Instant) -> Paragraph<'a> 
             Span::styled(format!("no answer for {} s", age.as_secs()), BAD)
         }
         _ if answer["draining"] == true => Span::styled("draining", BAD),
+        _ if answer["maintenance"]["on"] == true => Span::styled("maintenance mode", BAD),
         _ => Span::styled(screen.admin.as_str(), QUIET),
     };
     let name = format!(

@@ -31,6 +31,7 @@ mod log_access;
 mod log_files;
 mod lone;
 mod loops;
+mod maintenance;
 mod match_conditions;
 mod memory;
 mod mercure;

@@ -337,6 +337,8 @@ fn with_a_token_requests_without_it_learn_nothing() {
             ("POST", "/v1/explain", Some(body)),
             ("GET", "/metrics", None),
             ("POST", "/v1/drain", None),
+            ("POST", "/v1/maintenance", Some("{}")),
+            ("DELETE", "/v1/maintenance", None),
             ("POST", "/v1/reload", None),
             ("POST", "/v1/upgrade", None),
         ] {
@@ -355,7 +357,7 @@ fn with_a_token_requests_without_it_learn_nothing() {
     }
     proxy.get("/").assert_hit();
     let operator = as_one_with(Some(secret));
-    assert_eq!(operator.get("/v1/stats")["admin"]["refused"], 40);
+    assert_eq!(operator.get("/v1/stats")["admin"]["refused"], 48);
     operator.purge(&json!({"all": true}));
     proxy.get("/").assert_is(200, "2");
 }
@@ -655,6 +657,10 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
             let page = json!({"url": url("/"), "method": "HEAD", "headers": ["Cookie: a=b"], "from": "::1", "fetch": true});
             let (target, body) = match path.as_str() {
                 "/v1/explain" => (format!("{path}?url={}&method=GET", url("/")), page),
+                "/v1/maintenance" => (
+                    path.clone(),
+                    json!({"allow": ["192.0.2.0/24"], "retry_after": 5}),
+                ),
                 _ => (path.clone(), all),
             };
             let body = (method == "post").then(|| body.to_string());
@@ -708,5 +714,5 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     check_described(&description, &paths["/v1/reload"]["post"], &refused);
     let drained = operator.ask("POST", "/v1/drain", None);
     check_described(&description, &paths["/v1/drain"]["post"], &drained);
-    assert_eq!(requested, 15);
+    assert_eq!(requested, 18);
 }

@@ -12,7 +12,7 @@ const STRANGER: &str = "127.0.0.9";
 const PROXY: &str = "127.0.0.1";
 
 /// Options that concern no visitor's pages, or need something that is not there.
-const LEFT_OUT: [&str; 40] = [
+const LEFT_OUT: [&str; 42] = [
     "listen",
     "admin",
     "admin_token_file",
@@ -39,6 +39,8 @@ const LEFT_OUT: [&str; 40] = [
     "php_root",
     "redirects",
     "error_pages",
+    "maintenance_page",
+    "maintenance_allow",
     "respond",
     "include",
     "x_accel",

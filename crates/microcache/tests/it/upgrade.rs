@@ -202,6 +202,27 @@ fn the_disk_is_handed_over_and_purges_survive() {
 }
 
 #[test]
+fn maintenance_mode_is_handed_over() {
+    let origin = Origin::start();
+    page(&origin, "/");
+    let mut line = Line::start(&origin, &[]);
+    let mode = r#"{"allow": ["127.0.0.2", "2001:db8::/32"], "retry_after": 7}"#;
+    assert_eq!(line.ask("POST", "/v1/maintenance", mode).status, 200);
+    let before = line.ask("GET", "/v1/maintenance", "").text();
+    for _ in 0..2 {
+        line.upgrade();
+        line.wait_for_others();
+        assert_eq!(line.ask("GET", "/v1/maintenance", "").text(), before);
+        assert_eq!(line.proxy.get("/").status, 503);
+        assert_eq!(line.proxy.get_from("127.0.0.2", "/", &[]).status, 200);
+    }
+    assert_eq!(line.ask("DELETE", "/v1/maintenance", "").status, 200);
+    line.upgrade();
+    line.wait_for_others();
+    assert_eq!(line.proxy.get("/").status, 200);
+}
+
+#[test]
 fn documents_are_handed_over_and_watchers_continue() {
     let folder = Folder::absent();
     documents_go_along(["--push-directory", folder.as_str()]);

@@ -27,6 +27,7 @@ impl Detail {
             Self::BadRequest => BAD_REQUEST,
             Self::RateLimited => RATE_LIMITED,
             Self::AccessDenied => ACCESS_DENIED,
+            Self::Maintenance => MAINTENANCE,
             Self::AuthenticationRequired => AUTHENTICATION_REQUIRED,
             Self::AuthenticationBusy => AUTHENTICATION_BUSY,
             Self::Redirect => REDIRECT,
@@ -116,6 +117,9 @@ const BAD_REQUEST: Explanation =
     Explanation::of("the request is malformed and is rejected by the parser")
         .by("RFC 9112 §3")
         .unless("send a request that conforms to the RFC");
+
+const MAINTENANCE: Explanation = Explanation::of("the server is in maintenance mode")
+    .unless("run `microcache maintenance off`, or list the client in `maintenance_allow`");
 
 const RATE_LIMITED: Explanation = Explanation::of("the rate limit of the route is exceeded")
     .by("RFC 6585 §4")

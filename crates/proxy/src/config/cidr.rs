@@ -1,5 +1,6 @@
 //! Blocks of addresses.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -43,6 +44,20 @@ impl Cidr {
         let length = self.mask.leading_ones();
         let has_ipv4 = self.first().is_ipv4() || self.contains(Ipv4Addr::UNSPECIFIED.into());
         length < 7 || has_ipv4 && length < 96 + 8
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = self.first();
+        let (length, longest) = match address {
+            IpAddr::V4(_) => (self.mask.leading_ones().saturating_sub(96), 32),
+            IpAddr::V6(_) => (self.mask.leading_ones(), 128),
+        };
+        if length == longest {
+            return write!(f, "{address}");
+        }
+        write!(f, "{address}/{length}")
     }
 }
 

@@ -33,6 +33,9 @@ impl Config {
     /// Reads the files of routes.
     pub(super) fn read_content(&mut self, mistakes: &mut Mistakes) {
         let mut files = ContentFiles::default();
+        if let Some(page) = &mut self.maintenance_page {
+            page.body = files.body(&page.file, mistakes);
+        }
         for route in &mut self.routes {
             if let GoesTo::Respond(response) = &mut route.goes_to
                 && let Some(file) = &response.file

@@ -152,6 +152,8 @@ impl<'a> Draft<'a> {
                 trusted_proxies: Vec::new(),
                 proxy_protocol: Vec::new(),
                 purge_from: Vec::new(),
+                maintenance_allow: Vec::new(),
+                maintenance_page: None,
                 tiers: TierConfig::default(),
                 push: PushConfig::default(),
                 logs: LogConfig::default(),

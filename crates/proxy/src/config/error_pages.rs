@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 
 use super::place::Place;
+use crate::files::media_type;
 
 /// The error pages of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,18 @@ pub struct ErrorPage {
     /// The file with the body.
     pub(super) file: (PathBuf, Place),
     pub(crate) body: Bytes,
+}
+
+impl ErrorPage {
+    /// Returns the page for these statuses, whose file is to be read.
+    pub(super) fn for_statuses(statuses: RangeInclusive<u16>, file: (PathBuf, Place)) -> Self {
+        Self {
+            statuses,
+            content_type: media_type(&file.0),
+            file,
+            body: Bytes::new(),
+        }
+    }
 }
 
 impl ErrorPages {

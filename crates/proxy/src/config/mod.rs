@@ -139,6 +139,10 @@ pub struct Config {
     pub proxy_protocol: Vec<Cidr>,
     /// Addresses that may send `PURGE` and `BAN`; none if it is empty.
     pub purge_from: Vec<Cidr>,
+    /// Clients that are served as usual in maintenance mode.
+    pub maintenance_allow: Vec<Cidr>,
+    /// The page of maintenance mode.
+    pub maintenance_page: Option<ErrorPage>,
     /// The tiers below memory.
     pub tiers: TierConfig,
     /// The push cache.

@@ -12,9 +12,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::commands::{ReloadError, ReloadOutcome, ServerCommand, UpgradeError};
 use crate::admission::ConnectionUsage;
 use crate::config::Config;
-use crate::lifecycle::{Lifecycle, admin_label};
+use crate::lifecycle::{Lifecycle, Maintenance, admin_label};
 use crate::metrics::{Measure, MetricsSnapshot, RecentError, TopUrls};
-use crate::observe::Traces;
+use crate::observe::{Kind, Traces};
 use crate::rates::RateLimits;
 use crate::session::explaining::{self, InvalidRequest, RequestExplanation, SimulatedRequest};
 use crate::shared::{Active, Shared};
@@ -187,6 +187,29 @@ impl Handle {
     /// Returns true if purges are refused because a handover is in progress.
     pub fn is_handing_over(&self) -> bool {
         self.lifecycle.is_handing_over()
+    }
+
+    /// Maintenance mode, if it is on.
+    pub fn maintenance(&self) -> Option<Arc<Maintenance>> {
+        self.lifecycle.maintenance.mode()
+    }
+
+    /// Switches maintenance mode on or off, and logs it as the effect of `command`. Returns `false` if nothing
+    /// changed because a handover is in progress.
+    pub fn maintain(&self, mode: Option<Maintenance>, command: &str) -> bool {
+        let line = match &mode {
+            Some(mode) if mode.keep_cached => {
+                format!("maintenance mode is on ({command}): no request reaches an origin")
+            }
+            Some(_) => format!("maintenance mode is on ({command}): requests are answered 503"),
+            None => format!("maintenance mode is off ({command})"),
+        };
+        let is_done = self.lifecycle.maintain(mode);
+        if is_done {
+            let notices = &self.active().notices;
+            notices.say(Kind::Maintenance, "maintenance", line);
+        }
+        is_done
     }
 
     /// Completes when these purges, which apply here, also apply in the predecessor process, if that still

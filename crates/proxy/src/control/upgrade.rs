@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use super::commands::UpgradeError;
 use super::handle::Handle;
-use crate::lifecycle::{HandoverChannel, TICKETS, VARIABLE, follow_successor};
+use crate::lifecycle::{HandoverChannel, MAINTENANCE, TICKETS, VARIABLE, follow_successor};
 use crate::tls::Tickets;
 
 /// Time limit for pending writes to the tiers before the disk is handed over. Later writes are lost to the
@@ -93,7 +93,10 @@ pub(crate) async fn upgrade(program: &Program, handle: &Handle) -> Result<u32, U
     debug_assert_eq!(word, SuccessorState::Ready);
     // The new process accepts from now on, and would miss a purge here.
     lifecycle.begin_handover();
-    if let Err(error) = successor.line.say("go", None) {
+    let mode = lifecycle.maintenance.handover();
+    let mode = mode.map(|mode| format!("{MAINTENANCE}{mode}"));
+    let mut words = mode.iter().map(String::as_str).chain(["go"]);
+    if let Err(error) = words.try_for_each(|word| successor.line.say(word, None)) {
         lifecycle.end_handover();
         take_back_disk(handle).await;
         let why = error.to_string();

@@ -11,7 +11,8 @@
 //! | new | `disk`: requests the directory of the disk tier, if it uses one | |
 //! | old | `go`: the directory is released | |
 //! | new | `ready`, or `failed WHY` | |
-//! | old | `go`: it refuses purges from now on, and stops accepting | |
+//! | old | `maintenance MODE`, if it is in maintenance mode | |
+//! | old | `go`: it refuses purges and changes of that mode from now on, and stops accepting | |
 //! | new | `purge RULE`, in hexadecimal digits, for every purge while the old process drains | |
 //! | old | `purged`: the rule applies there too | |
 //!
@@ -30,6 +31,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
+use super::maintenance::MaintenanceSwitch;
 use crate::tls::Tickets;
 
 /// Environment variable of a successor process.
@@ -39,6 +41,8 @@ pub(crate) const VARIABLE: &str = "MICROCACHE_TAKES_OVER";
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 /// Prefix of the message with ticket keys.
 pub(crate) const TICKETS: &str = "tickets ";
+/// Prefix of the message with the maintenance mode.
+pub(crate) const MAINTENANCE: &str = "maintenance ";
 /// Limit of a message, in bytes.
 pub(super) const LONGEST: usize = 4096;
 
@@ -225,17 +229,26 @@ impl InheritedSockets {
         }
     }
 
-    /// Reports readiness and waits for the permission to accept. Returns the line to the previous process,
-    /// which closes when that ends.
+    /// Reports readiness, takes up the maintenance mode, and waits for the permission to accept. Returns the line to
+    /// the previous process, which closes when that ends.
     ///
     /// # Errors
     ///
     /// The previous process still runs and did not give the permission, so that two would accept.
-    pub(crate) fn ready(&mut self) -> io::Result<Option<HandoverChannel>> {
+    pub(crate) fn ready(
+        &mut self,
+        maintenance: &MaintenanceSwitch,
+    ) -> io::Result<Option<HandoverChannel>> {
         let Some(line) = self.predecessor.take() else {
             return Ok(None);
         };
-        let permission = line.say("ready", None).and_then(|()| line.hear());
+        let mut permission = line.say("ready", None).and_then(|()| line.hear());
+        if let Ok(Some((text, _))) = &permission
+            && let Some(mode) = text.strip_prefix(MAINTENANCE)
+        {
+            maintenance.take_up(mode);
+            permission = line.hear();
+        }
         match permission {
             Ok(Some((text, _))) if text == "go" => Ok(Some(line)),
             Ok(Some((text, _))) => {
@@ -275,7 +288,8 @@ mod tests {
             predecessor: Some(HandoverChannel::of(new).expect("an end")),
         };
         let old = std::thread::spawn(move || old_process(old));
-        let ready = inherited.ready();
+        let maintenance = MaintenanceSwitch::default();
+        let ready = inherited.ready(&maintenance);
         old.join().expect("no panic");
         ready.map(|line| assert!(line.is_some()))
     }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::handover::HandoverChannel;
+use super::maintenance::{Maintenance, MaintenanceSwitch};
 use super::predecessor::Predecessor;
 
 /// Progress of a server towards its end.
@@ -18,6 +19,8 @@ use super::predecessor::Predecessor;
 pub(crate) struct Lifecycle {
     /// Shutting down: readiness fails, and each response closes its connection.
     leaving: AtomicBool,
+    /// Maintenance mode.
+    pub(crate) maintenance: MaintenanceSwitch,
     /// Time when the server stopped accepting, in milliseconds; 0 before.
     draining: AtomicU64,
     stop: Notify,
@@ -80,6 +83,11 @@ impl Lifecycle {
 
     pub(crate) fn is_handing_over(&self) -> bool {
         self.handing_over.load(Ordering::SeqCst)
+    }
+
+    /// Switches maintenance mode on or off. Returns `false` during a handover, when the successor would miss it.
+    pub(crate) fn maintain(&self, mode: Option<Maintenance>) -> bool {
+        self.maintenance.set_unless(mode, || self.is_handing_over())
     }
 
     /// Completes a handover, and stops this process.

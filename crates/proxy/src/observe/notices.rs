@@ -33,6 +33,8 @@ pub enum Kind {
     Upgraded,
     /// An upgrade failed; this process continues.
     NotUpgraded,
+    /// Maintenance mode was switched on or off.
+    Maintenance,
     /// A request caused a panic.
     Panic,
     /// Purges of the previous process may be lost.
@@ -100,6 +102,7 @@ impl Kind {
             Self::NotReloaded => "reload-failed",
             Self::Upgraded => "upgraded",
             Self::NotUpgraded => "upgrade-failed",
+            Self::Maintenance => "maintenance",
             Self::Panic => "panic",
             Self::PurgesLost => "purges-lost",
             Self::DiskTooSmall => "disk-too-small",
@@ -161,6 +164,7 @@ impl Kind {
             | Self::Traces => tracing::warn!(target: TARGET, kind, about, more, "{line}"),
             Self::Server
             | Self::Reloaded
+            | Self::Maintenance
             | Self::Upgraded
             | Self::MemoryFull
             | Self::Resolved

@@ -130,7 +130,10 @@ fn take_over(
     inherited: &mut InheritedSockets,
     lifecycle: &Arc<Lifecycle>,
 ) -> Result<(), ServerError> {
-    let Some(before) = inherited.ready().map_err(ServerError::Handover)? else {
+    let Some(before) = inherited
+        .ready(&lifecycle.maintenance)
+        .map_err(ServerError::Handover)?
+    else {
         return Ok(());
     };
     let predecessor = Arc::clone(&lifecycle.predecessor);

@@ -41,7 +41,7 @@ impl Session {
     }
 
     /// Returns the address of a request's client, if it is known.
-    fn client_address(&self, request: &Request<'_>) -> Option<IpAddr> {
+    pub(super) fn client_address(&self, request: &Request<'_>) -> Option<IpAddr> {
         self.peer
             .client_address(request.fields, &self.shared.trusted_proxies)
     }

@@ -1,5 +1,5 @@
-//! The decisions of a route before its cache is asked, in their order: the canonical path, access, rate,
-//! authentication, and whether the route itself answers.
+//! The decisions of a route before its cache is asked, in their order: the canonical path, access, maintenance,
+//! rate, authentication, and whether the route itself answers.
 
 use microcache_engine::{Bypass, Request, RouteMatch};
 use microcache_policy::Time;
@@ -23,6 +23,11 @@ impl Session {
         }
         if self.shared.controls_access
             && let Some(page) = self.denied_address(found.route, request, now)
+        {
+            return Some(Reply::Now(page));
+        }
+        if self.shared.lifecycle.maintenance.is_on()
+            && let Some(page) = self.stopped_for_maintenance(request, now)
         {
             return Some(Reply::Now(page));
         }

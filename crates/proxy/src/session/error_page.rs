@@ -4,7 +4,7 @@ use microcache_engine::{Body, Outcome, Response};
 use microcache_policy::fields::is_one_of;
 use microcache_policy::{Detail, FieldBlock, FieldsBuf};
 
-use crate::config::ErrorPages;
+use crate::config::{ErrorPage, ErrorPages};
 
 /// The fields about the content that a page replaces.
 const OF_CONTENT: [&str; 13] = [
@@ -29,6 +29,11 @@ pub(super) fn put_error_page(pages: &ErrorPages, response: &mut Response) {
     let Some(page) = pages.page(response.status, is_generated(response)) else {
         return;
     };
+    put_page(page, response);
+}
+
+/// Replaces the content of a response.
+pub(super) fn put_page(page: &ErrorPage, response: &mut Response) {
     let mut fields = FieldsBuf::new();
     fields.extend_if(response.fields(), |name, _| !is_one_of(name, &OF_CONTENT));
     fields.push("Content-Type", &page.content_type);

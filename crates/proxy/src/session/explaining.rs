@@ -255,11 +255,14 @@ impl Session {
         let asks = matches!(decision, Decision::Pass(..) | Decision::Ask { .. });
         let is_purge = self.shared.takes_for_purge(&request);
         let used_up = rated.filter(|rated| rated.left == 0 && !is_purge);
+        let mode = self.maintenance_of(&request);
         let ambiguous = self.ambiguous(read, explained).filter(|_| !is_purge);
         if ambiguous.is_some_and(|it| it.is_refused) {
             Some(Detail::AmbiguousPath)
         } else if !self.admits_address(explained.route(), &request) {
             Some(Detail::AccessDenied)
+        } else if mode.as_ref().is_some_and(|mode| !mode.keep_cached) {
+            Some(Detail::Maintenance)
         } else if self.lacks_credentials(explained.route(), &request) {
             Some(Detail::AuthenticationRequired)
         } else if used_up.is_some_and(|rated| !rated.only_misses) {
@@ -270,6 +273,8 @@ impl Session {
             response.cache_status.detail
         } else if decision.is_hit() {
             None
+        } else if mode.is_some() {
+            (!matches!(decision, Decision::Stored { .. })).then_some(Detail::Maintenance)
         } else if self.shared.pseudonym.is_in(request.fields) {
             Some(Detail::Loop)
         } else if asks && is_purge {

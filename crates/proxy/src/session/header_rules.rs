@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use microcache_engine::{Outcome, Request, RequestHead, Response};
-use microcache_policy::FieldBlock;
 use microcache_policy::browser_cache::{BrowserCache, SharedResponse, made_private, says_public};
 use microcache_policy::field_edits::FieldEdits;
 use microcache_policy::field_template::TemplateValues;
 use microcache_policy::key::split_query;
 use microcache_policy::known_name::names;
+use microcache_policy::{Detail, FieldBlock};
 
 use super::error_page::put_error_page;
 use super::{Reply, Session};
@@ -20,6 +20,8 @@ use crate::config::{Config, ErrorPages, GoesTo, Route};
 pub(crate) struct HeaderRules {
     edits: Vec<FieldEdits>,
     error_pages: ErrorPages,
+    /// Maintenance mode has a page of its own.
+    has_maintenance_page: bool,
     browser: BrowserCache,
     /// Only authenticated clients receive its responses: caches behind this one must not share them.
     is_private: bool,
@@ -43,6 +45,7 @@ impl HeaderRules {
             Arc::new(Self {
                 edits: route.response_headers.clone(),
                 error_pages: route.error_pages.clone(),
+                has_maintenance_page: config.maintenance_page.is_some(),
                 browser: route.browser,
                 is_private: route.authenticates(),
                 has_files: matches!(route.goes_to, GoesTo::Files(_)),
@@ -55,7 +58,9 @@ impl HeaderRules {
         if response.status < 200 {
             return;
         }
-        if response.status >= 400 {
+        let is_complete =
+            self.has_maintenance_page && response.cache_status.detail == Some(Detail::Maintenance);
+        if response.status >= 400 && !is_complete {
             put_error_page(&self.error_pages, response);
         }
         let may_be_shared = is_shared(response) || self.has_files || says_public(response.fields());

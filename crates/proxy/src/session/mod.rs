@@ -18,6 +18,7 @@ pub(crate) mod header_rules;
 mod heads;
 mod last_hop;
 mod log_notes;
+mod maintenance;
 mod monitor;
 pub(crate) mod pages;
 mod pending_access;
@@ -271,6 +272,11 @@ impl Session {
         request: &Request<'_>,
         now: Time,
     ) -> Reply {
+        if self.shared.lifecycle.maintenance.is_on()
+            && let Some(mode) = self.maintenance_of(request)
+        {
+            return Reply::Now(self.stored_in_maintenance(&mode, served, now));
+        }
         if let Some(page) = self.loop_detected(request.fields, now) {
             return Reply::Now(page);
         }

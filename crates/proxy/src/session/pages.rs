@@ -39,6 +39,20 @@ pub(crate) fn denied(now: Time) -> Response {
     }
 }
 
+/// Response to a request in maintenance mode.
+pub(crate) fn maintenance(retry_after: u32, now: Time) -> Response {
+    let text = "This site is being maintained. Please try again later.";
+    let page = page(503, text, Detail::Maintenance, now);
+    let mut fields = FieldsBuf::new();
+    fields.extend_if(page.fields(), |_, _| true);
+    fields.set("Retry-After", retry_after.to_string());
+    Response {
+        fields: Some(fields.into()),
+        outcome: Outcome::Limited,
+        ..page
+    }
+}
+
 /// Response to a client without valid credentials (RFC 7617 §2).
 pub(crate) fn unauthorized(realm: &str, now: Time) -> Response {
     let challenge = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"");

@@ -2,15 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-use bytes::Bytes;
-
 use super::super::error_pages::ErrorPage;
 use super::super::mistake::{Mistake, Mistakes};
 use super::super::option::Form::{Table, Text};
 use super::super::option::{Opt, opt};
 use super::super::raw::Value;
 use super::route::RouteDraft;
-use crate::files::media_type;
 
 /// Options of error pages.
 pub(in crate::config) const ERROR_PAGES: &[Opt<RouteDraft>] = &[
@@ -48,12 +45,7 @@ fn set_error_pages(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistake
             continue;
         };
         if let Some(file) = mistakes.ok(file.file()) {
-            pages.push(ErrorPage {
-                statuses,
-                content_type: media_type(&file.0),
-                file,
-                body: Bytes::new(),
-            });
+            pages.push(ErrorPage::for_statuses(statuses, file));
         }
     }
     pages.sort_by_key(|page| page.statuses.len());

@@ -6,8 +6,9 @@ use std::str::FromStr;
 
 use super::super::Config;
 use super::super::cidr::Cidr;
+use super::super::error_pages::ErrorPage;
 use super::super::mistake::{Mistake, Mistakes};
-use super::super::option::Form::{Duration, List, Number, Size, Switch};
+use super::super::option::Form::{Duration, List, Number, Size, Switch, Text};
 use super::super::option::{Opt, opt, optional};
 use super::super::raw::Value;
 use super::{DRAIN, LIFETIME, WAIT};
@@ -91,6 +92,20 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
              that the request came through must be listed too.",
         )
         .sets(set_purge_from),
+    opt("maintenance_allow", List("CIDR"), "[]")
+        .example(r#"["192.0.2.0/24"]"#)
+        .help("Addresses that are served as usual in maintenance mode")
+        .more(
+            "`microcache maintenance on` switches it on: all other clients get 503. Behind a proxy in \
+             `trusted_proxies`, the client that it names counts. See \
+             [operations](operations.md#maintenance-mode).",
+        )
+        .sets(|c, v, m| c.maintenance_allow = v.each(m, |item| item.parse(Cidr::from_str))),
+    optional("maintenance_page", Text("FILE"), "/srv/maintenance.html")
+        .unset("one line of text, or the page of `error_pages`")
+        .help("File with the page of maintenance mode")
+        .more("Read at the start and by a reload, at most 1 MiB.")
+        .sets(set_maintenance_page),
     opt("max_waiters", Number, "10000")
         .help("Maximum requests waiting for one fetch")
         .more(
@@ -185,6 +200,12 @@ fn set_purge_from(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
     let what = "`purge_from` contains addresses of strangers: any visitor can purge, and cause a fetch of every page";
     let remedy = "list the addresses of your application";
     config.purge_from = read_own_blocks(value, mistakes, what, remedy);
+}
+
+fn set_maintenance_page(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
+    if let Some(file) = mistakes.ok(value.file()) {
+        config.maintenance_page = Some(ErrorPage::for_statuses(503..=503, file));
+    }
 }
 
 /// Parses blocks of addresses that have rights, and warns of each that is larger than a private network.
