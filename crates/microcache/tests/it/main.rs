@@ -37,6 +37,7 @@ mod memory;
 mod mercure;
 mod monitor;
 mod nginx;
+mod nine;
 mod operators;
 mod origins_http2;
 mod passing;

@@ -13,15 +13,15 @@ const PROGRAMS: [&str; 3] = [
 ];
 
 /// A running php-fpm with two workers.
-pub(super) struct Fpm {
+pub(crate) struct Fpm {
     process: Process,
     folder: Folder,
-    pub(super) site: Folder,
+    pub(crate) site: Folder,
 }
 
 impl Fpm {
     /// Nothing if it is not there.
-    pub(super) fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let (folder, site) = (Folder::new(), Folder::new());
         folder.write("fpm.conf", configuration(&folder));
         for program in PROGRAMS {
@@ -52,23 +52,28 @@ impl Fpm {
     }
 
     /// A proxy by the one command.
-    pub(super) fn proxy(&self, flags: &[&str]) -> Proxy {
-        let socket = self.folder.file("fpm.sock");
+    pub(crate) fn proxy(&self, flags: &[&str]) -> Proxy {
+        let socket = self.socket();
         let own = ["--php", self.site.as_str(), "--php-socket", &socket];
         Proxy::before(&[], &[&own, flags].concat())
     }
 
     /// Ends it with its workers, which would outlive a master that is killed.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         if self.process.is_running() {
             self.process.signal(Signal::TERM);
             self.process.wait();
         }
     }
 
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> String {
+        self.folder.file("fpm.sock")
+    }
+
     /// The URL of its socket.
-    pub(super) fn url(&self) -> String {
-        format!("fastcgi://unix:{}", self.folder.file("fpm.sock"))
+    pub(crate) fn url(&self) -> String {
+        format!("fastcgi://unix:{}", self.socket())
     }
 }
 

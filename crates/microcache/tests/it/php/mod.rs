@@ -1,6 +1,6 @@
 //! A PHP application behind php-fpm, without a web server between.
 
-mod fpm;
+pub(crate) mod fpm;
 
 use std::fs;
 use std::io::Write as _;
