@@ -341,6 +341,9 @@ fn the_configuration_of_the_package_is_fine() {
 fn check(configuration: &str, document: &str, place: &str) {
     let folder = Folder::new();
     fs::create_dir(folder.file("site")).expect("a folder");
+    for directory in between(configuration, "\"/var/www/", "\"") {
+        fs::create_dir_all(folder.file(directory)).expect("a folder");
+    }
     for secret in ["token", "mercure-key", "reader-key"] {
         let file = folder.write(secret, "correct-horse-battery-staple-correct");
         fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("it is ours");
@@ -352,7 +355,12 @@ fn check(configuration: &str, document: &str, place: &str) {
     let users = folder.write("htpasswd", user);
     fs::set_permissions(&users, Permissions::from_mode(0o600)).expect("it is ours");
     let here = format!("\"{}/", folder.as_str());
-    let text = ["\"/etc/microcache/", "\"/run/secrets/microcache/"]
+    let places = [
+        "\"/etc/microcache/",
+        "\"/run/secrets/microcache/",
+        "\"/var/www/",
+    ];
+    let text = places
         .into_iter()
         .fold(configuration.to_owned(), |text, at| text.replace(at, &here));
     folder.write("file.toml", text);

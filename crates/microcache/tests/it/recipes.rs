@@ -12,7 +12,7 @@ const STRANGER: &str = "127.0.0.9";
 const PROXY: &str = "127.0.0.1";
 
 /// Options that concern no visitor's pages, or need something that is not there.
-const LEFT_OUT: [&str; 42] = [
+const LEFT_OUT: [&str; 45] = [
     "listen",
     "admin",
     "admin_token_file",
@@ -37,6 +37,9 @@ const LEFT_OUT: [&str; 42] = [
     "root",
     "otherwise",
     "php_root",
+    "php_index",
+    "php_deny",
+    "acme",
     "redirects",
     "error_pages",
     "maintenance_page",
@@ -192,7 +195,7 @@ fn check(proxy: &Proxy, target: &str, mark: &str, what: &str) {
 fn recipes() -> Vec<Recipe> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = vec![root.join("README.md")];
-    for folder in ["docs", "docs/guides"] {
+    for folder in ["docs", "docs/guides", "docs/guides/sites"] {
         let entries = fs::read_dir(root.join(folder)).expect("there is such a folder");
         files.extend(entries.map(|entry| entry.expect("an entry").path()));
     }

@@ -149,7 +149,7 @@ foreach ($_SERVER as $name => $value)
         $line .= "\t" . str_replace('_', '-', preg_replace('/^HTTP_/', '', $name)) . ': ' . $value;
 file_put_contents('{record}', $line . "\n", FILE_APPEND | LOCK_EX);
 $answers = [{table}];
-[$status, $fields] = $answers[$path] ?? [200, []];
+[$status, $fields] = $answers[$path] ?? $answers[$_SERVER['SCRIPT_NAME']] ?? [200, []];
 http_response_code($status);
 foreach ($fields as $field) header($field, false);
 if ($status !== 204 && $status !== 304)

@@ -10,11 +10,12 @@
 //! file: /a.css                        files below {root}, of which each contains its name
 //! script: /index.php                  scripts below {root}
 //! answer: /news/ 200                  the application's response to a path, with lines for its fields
-//!     Cache-Control: max-age=60       without an answer: 200
+//!     Cache-Control: max-age=60       (or of a script); without an answer it is 200
 //!
 //! # A case
 //! > GET /news/                        a request
 //! > Cookie: a=b                       a field of it
+//! show: server                        more fields that are compared, as above
 //! both:                               or `original:`, `here:` and `because:`
 //!   200 app: /news/                   a response with the fields that are compared
 //!     > GET /news/                    what reached the application for it
@@ -66,6 +67,8 @@ pub(super) struct Answer {
 pub(super) struct Case {
     pub(super) name: String,
     pub(super) requests: Vec<Request>,
+    pub(super) show: Vec<String>,
+    pub(super) sent: Vec<String>,
     pub(super) expected: Expected,
 }
 
@@ -168,6 +171,10 @@ impl Case {
                     }
                     None => case.requests.push(Request::read(line)),
                 }
+            } else if let Some(names) = line.strip_prefix("show: ") {
+                case.show.extend(names.split(", ").map(str::to_owned));
+            } else if let Some(names) = line.strip_prefix("sent: ") {
+                case.sent.extend(names.split(", ").map(str::to_owned));
             } else if let Some(reason) = line.strip_prefix("because: ") {
                 because = Some(reason.to_owned());
             } else if let Some(named) = ["both:", "original:", "here:"]

@@ -25,6 +25,16 @@ fn wordpress() {
     compare("wordpress");
 }
 
+#[test]
+fn laravel() {
+    compare("laravel");
+}
+
+#[test]
+fn magento() {
+    compare("magento");
+}
+
 /// Runs all cases of a site against both, and reports all that fail.
 fn compare(name: &str) {
     let comparison = Comparison::read(&read(&format!("sites/{name}.txt")));
@@ -82,12 +92,14 @@ impl<'a> Side<'a> {
     /// Each response, and what reached the application for it.
     fn transcript(&self, case: &Case) -> String {
         let mut text = String::new();
+        let show = [&self.comparison.show[..], &case.show].concat();
+        let sent = [&self.comparison.sent[..], &case.sent].concat();
         for request in &case.requests {
             let seen = self.application.arrivals().len();
             let response = request.send(self.address);
-            text.push_str(&response.show(&self.comparison.show));
+            text.push_str(&response.show(&show));
             for arrival in &self.application.arrivals()[seen..] {
-                text.push_str(&arrival.show(&self.comparison.sent));
+                text.push_str(&arrival.show(&sent));
             }
         }
         text
