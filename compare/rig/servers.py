@@ -233,6 +233,15 @@ def nginx(rig, stack, home, port, threads, collapsing=NGINX_COLLAPSING, beside=N
     return ["nginx", "-p", home, "-c", path]
 
 
+def nginx_fastcgi(rig, stack, home, port, threads):
+    """nginx that runs PHP itself, and caches what it says."""
+    cache = Path(tempfile.mkdtemp(prefix="compare-nginx-", dir=machine.fast_directory(home)))
+    stack.callback(shutil.rmtree, cache, ignore_errors=True)
+    path = configured("nginx-fastcgi.conf", home, user=getpass.getuser(), threads=threads, dir=home, cache=cache, port=port, files=rig.file_limit,
+                      store=NGINX_ROOM * rig.store_mebibytes, site=rig.origin.site, socket=rig.origin.socket)
+    return ["nginx", "-p", home, "-c", path]
+
+
 def varnish(rig, _stack, home, port, threads):
     path = configured("varnish.vcl", home, origin=rig.origin.port, grace=rig.stale_seconds)
     most_threads = max(1000, rig.connections // 2)  # a thread per ready connection; one per open connection is slower
@@ -279,12 +288,20 @@ def microcache_as_it_is(rig, _stack, _home, port, threads):
     return [rig.microcache, "--admin", "off", "--listen", f"127.0.0.1:{port}", *window, rig.origin.url]
 
 
+def microcache_fastcgi(rig, _stack, _home, port, threads):
+    """The same for an application in PHP, with as many requests at a time as it has workers."""
+    return [rig.microcache, "--admin", "off", "--listen", f"127.0.0.1:{port}", "--php", rig.origin.site, "--php-socket", rig.origin.socket,
+            "--max-concurrent", rig.origin.workers]
+
+
 # In the order of the tables.
 CONTENDERS = {"microcache": microcache, "floor": floor, "nginx": nginx, "haproxy": haproxy, "varnish": varnish}
 # In front of applications that say nothing about caching: each keeps a response for a second, in its own way.
 MICROCACHES = {
     "microcache": microcache_as_it_is, "nginx-naive": partial(nginx, collapsing=""), "nginx": nginx, "varnish": varnish,
     "haproxy": partial(haproxy, rules=HAPROXY_LIFETIME), "apache": apache}
+# In front of php-fpm itself, without a web server behind them.
+PHP_MICROCACHES = {"microcache-fastcgi": microcache_fastcgi, "nginx-fastcgi": nginx_fastcgi}
 VERSIONS = {
     **peers.VERSIONS, "microcache": ["git", "describe", "--always", "--dirty"], "wrk": ["wrk", "-v"], "gcc": ["gcc", "--version"], "rustc": ["rustc", "--version"],
     "siege": ["siege", "--version"], "java": ["java", "-version"], "ab": ["ab", "-V"], "php": ["php", "-v"],
