@@ -36,7 +36,7 @@ pub enum BrowserTtl {
     Origin,
     /// So many seconds.
     Seconds(u64),
-    /// Browsers store nothing.
+    /// Browsers store nothing, whatever the application permits.
     NoStore,
 }
 
@@ -52,9 +52,9 @@ pub enum Immutable {
     All,
 }
 
-/// A shared response, as far as its lifetime in browsers depends on it.
+/// A response, as far as its lifetime in browsers depends on it.
 #[derive(Clone, Copy, Debug)]
-pub struct SharedResponse<'a> {
+pub struct ResponseForBrowser<'a> {
     /// The status code.
     pub status: u16,
     /// The fields.
@@ -63,6 +63,8 @@ pub struct SharedResponse<'a> {
     pub age: u64,
     /// The raw path of the request.
     pub path: &'a [u8],
+    /// It is not for one client.
+    pub is_shared: bool,
 }
 
 impl BrowserCache {
@@ -72,8 +74,8 @@ impl BrowserCache {
     }
 
     /// Returns the fields with the lifetime for browsers; `None` if those of the application are kept. It never
-    /// loosens what the application said about sharing and revalidation. The response must be shared.
-    pub fn applied(self, response: &SharedResponse<'_>) -> Option<FieldsBuf> {
+    /// loosens what the application said about sharing and revalidation.
+    pub fn applied(self, response: &ResponseForBrowser<'_>) -> Option<FieldsBuf> {
         let is_immutable = match self.immutable {
             Immutable::Off => false,
             Immutable::Hashed => has_hash(response.path),
@@ -85,7 +87,16 @@ impl BrowserCache {
             BrowserTtl::Seconds(ttl) => Some(ttl),
             BrowserTtl::Origin => return None,
         };
-        if !is_cacheable(response.status) || is_restricted(response.fields) {
+        let is_kept = match ttl {
+            // Nothing is stricter.
+            None => directives(response.fields).says(Directive::NoStore),
+            Some(_) => {
+                !response.is_shared
+                    || !is_cacheable(response.status)
+                    || is_restricted(response.fields)
+            }
+        };
+        if is_kept {
             return None;
         }
         let mut fields = FieldsBuf::with_capacity(response.fields.as_block().len());
@@ -214,11 +225,12 @@ mod tests {
     }
 
     fn check(rules: BrowserCache, path: &str, fields: &str, expected: Option<&str>) {
-        let response = SharedResponse {
+        let response = ResponseForBrowser {
             status: 200,
             fields: Fields::new(fields.as_bytes()),
             age: 5,
             path: path.as_bytes(),
+            is_shared: true,
         };
         let applied = rules.applied(&response);
         let value = applied.as_ref().map(|fields| {
@@ -255,16 +267,33 @@ mod tests {
             Some("no-cache"),
         );
         check(BrowserCache::default(), "/", "", None);
+    }
+
+    #[test]
+    fn no_store_is_for_all_responses() {
         let nothing = BrowserCache {
             ttl: BrowserTtl::NoStore,
             immutable: Immutable::All,
         };
-        check(
-            nothing,
-            "/",
+        for fields in [
+            "",
             "Cache-Control: max-age=3600\r\n",
-            Some("no-store"),
-        );
+            "Cache-Control: public, s-maxage=60\r\nSet-Cookie: a=1\r\nExpires: x\r\n",
+            "Cache-Control: private, max-age=60\r\n",
+        ] {
+            check(nothing, "/", fields, Some("no-store"));
+            let personal = ResponseForBrowser {
+                status: 404,
+                fields: Fields::new(fields.as_bytes()),
+                age: 0,
+                path: b"/",
+                is_shared: false,
+            };
+            assert!(nothing.applied(&personal).is_some(), "{fields:?}");
+            assert!(MINUTE.applied(&personal).is_none(), "{fields:?}");
+        }
+        let said = "Cache-Control: no-store, no-cache\r\n";
+        check(nothing, "/", said, None);
     }
 
     #[test]

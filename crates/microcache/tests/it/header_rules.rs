@@ -160,3 +160,23 @@ fn browsers_get_a_lifetime_of_their_own() {
         "max-age=1, s-maxage=60"
     );
 }
+
+#[test]
+fn browsers_store_nothing_where_the_operator_says_so() {
+    let origin = Origin::start();
+    let proxy = proxy(&origin, "browser_ttl = \"no-store\"");
+    let page = Reply::new(200).with("Cache-Control: public, s-maxage=60");
+    origin.on("/").reply(page.clone().body("x"));
+    origin
+        .on("/cookie")
+        .reply(page.with("Set-Cookie: a=1").body("x"));
+    let missing = Reply::new(404).with("Cache-Control: max-age=60");
+    origin.on("/missing").reply(missing.body("x"));
+    for fields in [&[][..], &["Cookie: session=1"], &["Authorization: Basic eDp5"]] {
+        for target in ["/", "/cookie", "/missing"] {
+            let response = proxy.get_with(target, fields);
+            let control = response.field("cache-control");
+            assert_eq!(control, Some("no-store"), "{target} {fields:?}");
+        }
+    }
+}

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use microcache_engine::{Outcome, Request, RequestHead, Response};
-use microcache_policy::browser_cache::{BrowserCache, SharedResponse, made_private, says_public};
+use microcache_policy::browser_cache::{BrowserCache, ResponseForBrowser, made_private, says_public};
 use microcache_policy::field_edits::FieldEdits;
 use microcache_policy::field_template::TemplateValues;
 use microcache_policy::key::split_query;
@@ -63,15 +63,17 @@ impl HeaderRules {
         if response.status >= 400 && !is_complete {
             put_error_page(&self.error_pages, response);
         }
-        let may_be_shared = is_shared(response) || self.has_files || says_public(response.fields());
-        if !self.browser.is_off() && !request.has_credentials && may_be_shared {
-            let shared = SharedResponse {
+        if !self.browser.is_off() {
+            let may_be_shared =
+                is_shared(response) || self.has_files || says_public(response.fields());
+            let for_browser = ResponseForBrowser {
                 status: response.status,
                 fields: response.fields(),
                 age: response.age.unwrap_or_default(),
                 path: request.path,
+                is_shared: may_be_shared && !request.has_credentials,
             };
-            if let Some(fields) = self.browser.applied(&shared) {
+            if let Some(fields) = self.browser.applied(&for_browser) {
                 response.fields = Some(FieldBlock::from(fields));
             }
         }

@@ -51,7 +51,8 @@ pub(in crate::config) const HEADERS: &[Opt<RouteDraft>] = &[
             "Replaces Cache-Control and Expires of shared responses with `max-age` (`\"0s\"`: \
              `no-cache`). Responses that are `private`, `no-store`, `no-cache` or \
              `must-revalidate`, that set a cookie, or that answer a request with credentials keep \
-             theirs: a rule never loosens what the application said.",
+             theirs: a rule never loosens what the application said. `no-store` is for all \
+             responses.",
         )
         .sets(|r, v, m| m.put(&mut r.route.browser.ttl, browser_ttl(v))),
     opt("immutable", Text("off|hashed|all"), "off")
