@@ -23,10 +23,11 @@ const OF_CONTENT: [&str; 13] = [
     "surrogate-control",
 ];
 
-/// Replaces the content of an error response by the page for its status, if there is one.
+/// Replaces the content of an error response by the page for its status, if there is one. Missing files of a directory
+/// are errors of Microcache itself.
 #[cold]
-pub(super) fn put_error_page(pages: &ErrorPages, response: &mut Response) {
-    let Some(page) = pages.page(response.status, is_generated(response)) else {
+pub(super) fn put_error_page(pages: &ErrorPages, response: &mut Response, has_files: bool) {
+    let Some(page) = pages.page(response.status, has_files || is_generated(response)) else {
         return;
     };
     put_page(page, response);

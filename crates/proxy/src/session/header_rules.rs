@@ -61,7 +61,7 @@ impl HeaderRules {
         let is_complete =
             self.has_maintenance_page && response.cache_status.detail == Some(Detail::Maintenance);
         if response.status >= 400 && !is_complete {
-            put_error_page(&self.error_pages, response);
+            put_error_page(&self.error_pages, response, self.has_files);
         }
         if !self.browser.is_off() {
             let may_be_shared =

@@ -29,8 +29,12 @@ respond = {{ status = 404 }}
 [[routes]]
 match = {{ path = "/plain" }}
 respond = {{ status = 404, body = "plain" }}
+[[routes]]
+match = {{ path = "/static/*" }}
+root = "{}"
 "#,
-        origin.url()
+        origin.url(),
+        folder.as_str()
     ));
     let own = proxy.get("/own");
     own.assert_is(404, "app");
@@ -45,6 +49,10 @@ respond = {{ status = 404, body = "plain" }}
     assert_eq!(origin.count("/all"), 1);
     proxy.get("/none").assert_is(404, "<h1>Nothing here</h1>");
     proxy.get("/plain").assert_is(404, "plain");
+    for _ in 0..2 {
+        let missing = proxy.get("/static/a.css");
+        missing.assert_is(404, "<h1>Nothing here</h1>");
+    }
     proxy.get("/gone").assert_is(502, "<h1>Sorry</h1>");
     let mut client = proxy.connect();
     client.send(request("HEAD", "/all", &[]));
