@@ -341,8 +341,17 @@ fn the_configuration_of_the_package_is_fine() {
 fn check(configuration: &str, document: &str, place: &str) {
     let folder = Folder::new();
     fs::create_dir(folder.file("site")).expect("a folder");
-    for directory in between(configuration, "\"/var/www/", "\"") {
-        fs::create_dir_all(folder.file(directory)).expect("a folder");
+    for beginning in ["\"/var/www/", "\"/home/"] {
+        for path in between(configuration, beginning, "\"") {
+            let path = folder.file(path);
+            let (directory, file) = path.rsplit_once('/').expect("a path");
+            if file.ends_with(".html") {
+                fs::create_dir_all(directory).expect("a folder");
+                fs::write(path, "").expect("a file");
+            } else {
+                fs::create_dir_all(path).expect("a folder");
+            }
+        }
     }
     for secret in ["token", "mercure-key", "reader-key"] {
         let file = folder.write(secret, "correct-horse-battery-staple-correct");
@@ -359,6 +368,7 @@ fn check(configuration: &str, document: &str, place: &str) {
         "\"/etc/microcache/",
         "\"/run/secrets/microcache/",
         "\"/var/www/",
+        "\"/home/",
     ];
     let text = places
         .into_iter()

@@ -12,7 +12,7 @@ const STRANGER: &str = "127.0.0.9";
 const PROXY: &str = "127.0.0.1";
 
 /// Options that concern no visitor's pages, or need something that is not there.
-const LEFT_OUT: [&str; 45] = [
+const LEFT_OUT: [&str; 46] = [
     "listen",
     "admin",
     "admin_token_file",
@@ -40,6 +40,7 @@ const LEFT_OUT: [&str; 45] = [
     "php_index",
     "php_deny",
     "acme",
+    "strict_transport_security",
     "redirects",
     "error_pages",
     "maintenance_page",

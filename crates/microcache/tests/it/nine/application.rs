@@ -30,9 +30,11 @@ pub(super) struct Places {
 
 impl Places {
     pub(super) fn fill(&self, text: &str) -> String {
+        let origin_port = self.origin.rsplit(':').next().unwrap_or_default();
         text.replace("{root}", &self.root)
             .replace("{php}", &self.php)
             .replace("{origin}", &self.origin)
+            .replace("{origin_port}", origin_port)
     }
 }
 

@@ -71,12 +71,11 @@ impl Request {
 }
 
 impl Answered {
-    /// Status, body and the fields that are compared. Both servers have texts of their own for errors and redirects,
+    /// Status, body and the fields that are compared. Both servers have texts of their own for errors, redirects and purges,
     /// which do not count; those of the application and of files begin with what they are.
     pub(super) fn show(&self, names: &[String]) -> String {
         let body = self.response.text();
-        let is_own =
-            self.response.status >= 300 && !body.contains("app: ") && !body.contains("file: ");
+        let is_own = !body.contains("app: ") && !body.contains("file: ");
         let body = if is_own { "" } else { body.trim() };
         let mut text = format!("  {} {body}", self.response.status)
             .trim_end()

@@ -35,6 +35,36 @@ fn magento() {
     compare("magento");
 }
 
+#[test]
+fn discourse() {
+    compare("discourse");
+}
+
+#[test]
+fn gitlab() {
+    compare("gitlab");
+}
+
+#[test]
+fn magento_varnish() {
+    compare("magento-varnish");
+}
+
+#[test]
+fn mastodon() {
+    compare("mastodon");
+}
+
+#[test]
+fn varnish_template() {
+    compare("varnish-template");
+}
+
+#[test]
+fn woocommerce() {
+    compare("woocommerce");
+}
+
 /// Runs all cases of a site against both, and reports all that fail.
 fn compare(name: &str) {
     let comparison = Comparison::read(&read(&format!("sites/{name}.txt")));
