@@ -344,8 +344,9 @@ fn check(configuration: &str, document: &str, place: &str) {
     for beginning in ["\"/var/www/", "\"/home/"] {
         for path in between(configuration, beginning, "\"") {
             let path = folder.file(path);
-            let (directory, file) = path.rsplit_once('/').expect("a path");
-            if file.ends_with(".html") {
+            let path = Path::new(&path);
+            if path.extension().is_some_and(|it| it == "html") {
+                let directory = path.parent().expect("a path");
                 fs::create_dir_all(directory).expect("a folder");
                 fs::write(path, "").expect("a file");
             } else {

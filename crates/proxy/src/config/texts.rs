@@ -1,5 +1,6 @@
 //! The texts of a configuration's files, and places in them.
 
+use std::iter;
 use std::ops::Range;
 
 use super::environment::Variable;
@@ -11,6 +12,8 @@ pub(super) struct Texts {
     /// The name of each file, and where its text begins.
     files: Vec<(String, usize)>,
     text: String,
+    /// Where each line begins.
+    lines: Vec<usize>,
     variables: Vec<Variable>,
 }
 
@@ -20,6 +23,8 @@ impl Texts {
         let start = self.text.len();
         self.files.push((name.to_owned(), start));
         self.text.push_str(text);
+        let next_lines = memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| start + at + 1);
+        self.lines.extend(iter::once(start).chain(next_lines));
         // A place at the end of a file is not one in the next file.
         self.text.push('\n');
         start
@@ -82,8 +87,13 @@ impl Texts {
             .files
             .get(begun)
             .map_or(self.text.len(), |(_, next)| *next);
+        let line = self.lines_up_to(span.start) - self.lines_up_to(first) + 1;
         let span = span.start - first..span.end.max(span.start) - first;
-        Spot::find(file, &self.text[first..next], &span)
+        Spot::find(file, line, &self.text[first..next], &span)
+    }
+
+    fn lines_up_to(&self, place: usize) -> usize {
+        self.lines.partition_point(|start| *start <= place)
     }
 }
 
@@ -99,7 +109,7 @@ pub(super) struct Spot<'a> {
 }
 
 impl<'a> Spot<'a> {
-    fn find(file: &'a str, text: &'a str, span: &Range<usize>) -> Self {
+    fn find(file: &'a str, line: usize, text: &'a str, span: &Range<usize>) -> Self {
         let start = text.floor_char_boundary(span.start);
         let end = text.floor_char_boundary(span.end).max(start);
         let line_start = text[..start].rfind('\n').map_or(0, |i| i + 1);
@@ -108,7 +118,7 @@ impl<'a> Spot<'a> {
         let covered = text[start..end.min(line_end)].trim_end();
         Self {
             file,
-            line: text[..line_start].matches('\n').count() + 1,
+            line,
             column: before.chars().count() + 1,
             text: text[line_start..line_end].trim_end(),
             lead: before
