@@ -238,7 +238,9 @@ fn before_ours(line: &str) -> String {
     let mut parts = line.split('"');
     let mut all = vec![parts.next().unwrap_or_default()];
     all.extend(parts.map(|part| {
-        if part.starts_with("http://") || part.starts_with("fastcgi://") {
+        // Elsewhere https is that of a redirect.
+        let is_secure = line.starts_with("servers") && part.starts_with("https://");
+        if is_secure || part.starts_with("http://") || part.starts_with("fastcgi://") {
             "ORIGIN"
         } else {
             part

@@ -18,6 +18,7 @@ pub(super) struct Request {
 pub(super) struct Answered {
     response: Response,
     port: u16,
+    is_purge: bool,
 }
 
 /// A request as the application received it.
@@ -66,6 +67,7 @@ impl Request {
         Answered {
             response,
             port: to.port(),
+            is_purge: self.line.starts_with("PURGE "),
         }
     }
 }
@@ -75,7 +77,8 @@ impl Answered {
     /// which do not count; those of the application and of files begin with what they are.
     pub(super) fn show(&self, names: &[String]) -> String {
         let body = self.response.text();
-        let is_own = !body.contains("app: ") && !body.contains("file: ");
+        let may_be_own = self.is_purge || self.response.status >= 300;
+        let is_own = may_be_own && !body.contains("app: ") && !body.contains("file: ");
         let body = if is_own { "" } else { body.trim() };
         let mut text = format!("  {} {body}", self.response.status)
             .trim_end()
