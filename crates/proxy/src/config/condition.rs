@@ -116,6 +116,9 @@ mod tests {
         assert!(!check("cookie:logged_in_*", "a=1; logged_out=x", "/"));
         assert!(check("query:draft_*", "", "/p?a=1&draft_x=1"));
         assert!(check("query:draft=1*", "", "/p?draft=12"));
+        assert!(check("query:*", "", "/p?a=1"));
+        assert!(check("query:*", "", "/p?a"));
+        assert!(!check("query:*", "a=1", "/p"));
         assert!(check("header:X-Preview=*e*", "", "/"));
         assert!(check("header:X-Preview=y*s", "", "/"));
         assert!(!check("header:X-Preview=*bot*", "", "/"));

@@ -3,7 +3,8 @@
 //! ```text
 //! server: nginx                       what the original is for: nginx, varnish
 //! application: php                    php, http
-//! replace: /run/php.sock => {php}     a text of the translation, and what the test has there ({root} {php} {origin} {origin_port} {home})
+//! replace: /run/php.sock => {php}     a text of the translation, and its place in the test: {root}, {php}, {origin}, {origin_port}
+//!                                     or {home}
 //! drop: acme                          a line of the translation that the test does without
 //! show: cache-control                 response fields that are compared, beside Location and Set-Cookie
 //! sent: cookie                        request fields at the application that are compared

@@ -165,6 +165,7 @@ pub(in crate::config) const MATCH: &[Opt<Matcher>] = &[
     )
     .unset("any")
     .help("Query parameter that is present, or has a value that matches")
+    .more("`*` alone is any parameter.")
     .sets(|r, v, m| r.queries = some(v, m, |item| item.parse(of(Part::Query)))),
     optional(
         "client",
@@ -286,7 +287,7 @@ impl Condition {
             Part::Header => field_pattern(name)?,
             Part::Cookie | Part::Query => name_pattern(name.trim())?,
         };
-        if name == "*" {
+        if name == "*" && part != Part::Query {
             return Err(format!(
                 "write a name: {text} matches nearly every request (to disable caching: pass = true)"
             ));
