@@ -99,7 +99,7 @@ impl Mistakes {
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     label: &'static str,
-    texts: Texts,
+    texts: Box<Texts>,
     mistakes: Vec<Mistake>,
 }
 
@@ -142,7 +142,7 @@ impl Report {
         });
         Self {
             label,
-            texts: texts.clone(),
+            texts: Box::new(texts.clone()),
             mistakes,
         }
     }
