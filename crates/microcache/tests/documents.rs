@@ -343,11 +343,9 @@ fn check(configuration: &str, document: &str, place: &str) {
     fs::create_dir(folder.file("site")).expect("a folder");
     for beginning in ["\"/var/www/", "\"/home/"] {
         for path in between(configuration, beginning, "\"") {
-            let path = folder.file(path);
-            let path = Path::new(&path);
-            if path.extension().is_some_and(|it| it == "html") {
-                let directory = path.parent().expect("a path");
-                fs::create_dir_all(directory).expect("a folder");
+            let path = folder.path().join(path);
+            if path.extension().is_some() {
+                fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
                 fs::write(path, "").expect("a file");
             } else {
                 fs::create_dir_all(path).expect("a folder");

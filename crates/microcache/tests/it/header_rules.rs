@@ -172,7 +172,11 @@ fn browsers_store_nothing_where_the_operator_says_so() {
         .reply(page.with("Set-Cookie: a=1").body("x"));
     let missing = Reply::new(404).with("Cache-Control: max-age=60");
     origin.on("/missing").reply(missing.body("x"));
-    for fields in [&[][..], &["Cookie: session=1"], &["Authorization: Basic eDp5"]] {
+    for fields in [
+        &[][..],
+        &["Cookie: session=1"],
+        &["Authorization: Basic eDp5"],
+    ] {
         for target in ["/", "/cookie", "/missing"] {
             let response = proxy.get_with(target, fields);
             let control = response.field("cache-control");

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use microcache_engine::{Outcome, Request, RequestHead, Response};
-use microcache_policy::browser_cache::{BrowserCache, ResponseForBrowser, made_private, says_public};
+use microcache_policy::browser_cache::{
+    BrowserCache, ResponseForBrowser, made_private, says_public,
+};
 use microcache_policy::field_edits::FieldEdits;
 use microcache_policy::field_template::TemplateValues;
 use microcache_policy::key::split_query;
