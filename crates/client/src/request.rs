@@ -170,6 +170,7 @@ impl CacheableRequest {
                 address: Arc::clone(&NO_ADDRESS),
                 upgrade: false,
                 is_trusted: true,
+                id: None,
             },
             outgoing: from_map(&self.headers),
             network: Network::from_bits(0),

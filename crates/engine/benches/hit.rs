@@ -157,6 +157,7 @@ fn round(engine: Arc<Engine>, fields: &str, after: u64, status: u16) -> Box<dyn 
             is_trusted: false,
             signed_in: false,
             ttl: None,
+            id: None,
         };
         let served = black_box(engine.serve(black_box(&request), now));
         if !checked {

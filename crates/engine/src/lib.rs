@@ -39,7 +39,7 @@ pub use compress::{CompressionStats, MadeStats};
 pub use fill::{FillReader, pace};
 pub use holdings::Holdings;
 pub use inspect::{Compressed, Decision, Explained, ExplainedVariant, Peek};
-pub use message::{ForwardedRequest, Request, RequestHead, Response};
+pub use message::{ForwardedRequest, Request, RequestHead, RequestId, Response};
 pub use microcache_store::clock::{self, Clock};
 pub use origin::{
     BoxFuture, ClientConnection, Duplex, Interim, Interims, Origin, OriginError, OriginRequest,

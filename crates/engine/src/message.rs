@@ -1,5 +1,7 @@
 //! Requests and responses as the engine sees them.
 
+use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,6 +17,25 @@ use crate::origin::Tunnel;
 use crate::origin::client::ClientConnection;
 use crate::origin::interim::Interims;
 use crate::outcome::Outcome;
+
+/// A number that identifies a request in logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestId(NonZeroU64, u64);
+
+impl RequestId {
+    /// Returns the identifier with these halves. The first is never zero, so that a request without one is small.
+    pub fn of([first, last]: [u64; 2]) -> Self {
+        Self(NonZeroU64::new(first).unwrap_or(NonZeroU64::MIN), last)
+    }
+}
+
+impl fmt::Display for RequestId {
+    /// Writes 32 hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(first, last) = self;
+        write!(f, "{first:016x}{last:016x}")
+    }
+}
 
 /// A borrowed request head, with all that a hit needs.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +67,8 @@ pub struct Request<'a> {
     pub signed_in: bool,
     /// The freshness lifetime in milliseconds that the caller demands, whatever the origin says.
     pub ttl: Option<Millis>,
+    /// The identifier, if one is assigned.
+    pub id: Option<RequestId>,
 }
 
 impl<'a> Request<'a> {
@@ -63,6 +86,7 @@ impl<'a> Request<'a> {
             is_trusted: false,
             signed_in: false,
             ttl: None,
+            id: None,
         }
     }
 
@@ -96,6 +120,8 @@ pub struct RequestHead {
     pub upgrade: bool,
     /// The peer is a trusted proxy.
     pub is_trusted: bool,
+    /// The identifier, if one is assigned.
+    pub id: Option<RequestId>,
 }
 
 /// A request that needs the origin: an owned head, and the parts to be forwarded.
@@ -161,6 +187,7 @@ impl RequestHead {
             address,
             upgrade: request.upgrade,
             is_trusted: request.is_trusted,
+            id: request.id,
         }
     }
 
@@ -178,6 +205,7 @@ impl RequestHead {
             is_trusted: self.is_trusted,
             signed_in: false,
             ttl: None,
+            id: self.id,
         }
     }
 }

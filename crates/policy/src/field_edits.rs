@@ -92,6 +92,12 @@ impl FieldEdits {
         }
     }
 
+    /// Returns whether a value has the identifier of the request.
+    pub fn has_request_id(&self) -> bool {
+        let mut all = self.set.iter().chain(&self.added).chain(&self.defaults);
+        all.any(|edit| edit.value.has_request_id())
+    }
+
     /// Returns true if nothing is changed.
     pub const fn is_empty(&self) -> bool {
         self.removed.is_empty()
@@ -118,6 +124,7 @@ mod tests {
             client_address: b"192.0.2.1",
             host: b"a",
             scheme: "http",
+            request_id: b"",
         };
         let edited = edits.applied(Fields::new(fields.as_bytes()), &values);
         String::from_utf8(edited.into_block()).expect("text")

@@ -20,12 +20,14 @@ enum Placeholder {
     ClientAddress,
     Host,
     Scheme,
+    RequestId,
 }
 
-const PLACEHOLDERS: [(&str, Placeholder); 3] = [
+const PLACEHOLDERS: [(&str, Placeholder); 4] = [
     ("client_address", Placeholder::ClientAddress),
     ("host", Placeholder::Host),
     ("scheme", Placeholder::Scheme),
+    ("request_id", Placeholder::RequestId),
 ];
 
 /// The properties of a request that placeholders stand for.
@@ -37,6 +39,8 @@ pub struct TemplateValues<'a> {
     pub host: &'a [u8],
     /// The scheme of the connection.
     pub scheme: &'a str,
+    /// The identifier of the request; empty if no template asks for it.
+    pub request_id: &'a [u8],
 }
 
 impl FieldTemplate {
@@ -71,6 +75,12 @@ impl FieldTemplate {
         Ok(Self { pieces })
     }
 
+    /// Returns whether it has the identifier of the request.
+    pub fn has_request_id(&self) -> bool {
+        let id = Piece::Placeholder(Placeholder::RequestId);
+        self.pieces.contains(&id)
+    }
+
     /// A value without placeholders.
     pub fn literal(text: &str) -> Self {
         let pieces = vec![Piece::Literal(text.to_owned())];
@@ -83,12 +93,14 @@ impl FieldTemplate {
             client_address,
             host,
             scheme,
+            request_id,
         } = *values;
         let resolved = self.pieces.iter().map(|piece| match piece {
             Piece::Literal(text) => text.as_bytes(),
             Piece::Placeholder(Placeholder::ClientAddress) => client_address,
             Piece::Placeholder(Placeholder::Host) => host,
             Piece::Placeholder(Placeholder::Scheme) => scheme.as_bytes(),
+            Piece::Placeholder(Placeholder::RequestId) => request_id,
         });
         resolved.collect()
     }
@@ -114,6 +126,7 @@ mod tests {
         client_address: b"192.0.2.1",
         host: b"example.com",
         scheme: "https",
+        request_id: b"0a",
     };
 
     fn resolved(text: &str) -> Result<String, String> {
@@ -129,6 +142,7 @@ mod tests {
             Ok("https://example.com/x".to_owned())
         );
         assert_eq!(resolved("{client_address}"), Ok("192.0.2.1".to_owned()));
+        assert_eq!(resolved("<{request_id}>"), Ok("<0a>".to_owned()));
         assert_eq!(resolved(""), Ok(String::new()));
     }
 

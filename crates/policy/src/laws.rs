@@ -429,7 +429,7 @@ proptest! {
         collapsed: bool,
         detail in of(select(Detail::ALL)),
     ) {
-        let member = CacheStatus { hit, fwd, fwd_status, ttl, stored, collapsed, detail, coding: None };
+        let member = CacheStatus { hit, fwd, fwd_status, ttl, stored, collapsed, detail, coding: None, is_hidden: false };
         let mut out = Vec::new();
         member.write(&mut out);
         let list: sfv::List = sfv::Parser::new(&out).parse().expect("a list");

@@ -64,6 +64,8 @@ pub struct CacheStatus {
     pub detail: Option<Detail>,
     /// The coding in which this cache sends the response. It is not written, since `Content-Encoding` has it.
     pub coding: Option<SentCoding>,
+    /// The field is not sent to the client.
+    pub is_hidden: bool,
 }
 
 impl CacheStatus {

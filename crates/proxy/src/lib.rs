@@ -56,7 +56,7 @@ pub use session::explaining::{
     BuiltinService, FetchedResponse, InvalidRequest, ParsedRequest, RateLimitState,
     RequestExplanation, RouteResponse, SimulatedRequest,
 };
-pub use session::{FinalResponse, FinishedRequest, TraceState};
+pub use session::{FinalResponse, FinishedRequest, TraceState, request_id};
 pub use tls::{
     CertificateFiles, CertificateReport, IssuedCertificate, IssuedCertificates, OriginTls,
     PendingChallenge, RenewalState,

@@ -78,6 +78,7 @@ pub(crate) fn incoming(
             address: CLIENT.into(),
             upgrade: false,
             is_trusted: false,
+            id: None,
         },
         network: Network::from_bits(1),
         outgoing: fields,

@@ -1,12 +1,13 @@
 //! The access log: one line for each request, as text or as JSON.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 
 use http::Version;
 use microcache_engine::clock;
 use microcache_policy::Time;
 use microcache_proxy::config::{LogConfig, LogField, LogForm};
-use microcache_proxy::{FinishedRequest, by_chance};
+use microcache_proxy::{FinishedRequest, by_chance, request_id};
 
 use super::form::{escape_text, push_common_date, push_date, push_number, quote_json, quote_text};
 use super::writer::Writer;
@@ -52,6 +53,7 @@ struct Facts<'a> {
     total_millis: u64,
     /// The `Cache-Status` member.
     cache_status: Option<Vec<u8>>,
+    request_id: Option<Cow<'a, [u8]>>,
     /// The coding that was made here.
     coding: Option<&'static str>,
     /// The share of such requests that get a line, if not all do.
@@ -106,6 +108,7 @@ impl AccessLog {
                 answer.cache_status.write(&mut value);
                 value
             }),
+            request_id: finished.request.as_ref().and_then(request_id),
             coding: answer.and_then(|answer| Some(answer.cache_status.coding?.as_str())),
             sample,
         };
@@ -251,7 +254,7 @@ impl AccessLog {
             LogField::UserAgent => self.field(finished, "User-Agent"),
             LogField::ForwardedFor => forwarded_for(finished),
             LogField::Upstream => finished.server.map(|server| server.name.as_bytes()),
-            LogField::RequestId => self.field(finished, "X-Request-ID"),
+            LogField::RequestId => facts.request_id.as_deref(),
             LogField::Request(name) => self.field(finished, name),
             LogField::Response(name) => finished.response.get(name),
         };

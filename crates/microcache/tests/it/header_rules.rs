@@ -184,3 +184,46 @@ fn browsers_store_nothing_where_the_operator_says_so() {
         }
     }
 }
+
+#[test]
+fn each_request_has_an_identifier_in_its_fields() {
+    let origin = Origin::start();
+    origin.on("/").reply(Reply::ok(
+        &["Cache-Control: max-age=1000", "X-Request-ID: stored"],
+        "page",
+    ));
+    let proxy = proxy(
+        &origin,
+        r#"
+        trusted_proxies = ["127.0.0.4"]
+        request_headers = { set = { X-Request-ID = "{request_id}" } }
+        response_headers = { set = { X-Request-ID = "{request_id}" }, remove = ["cache-status"] }
+        "#,
+    );
+    let own = ["X-Request-ID: of-the-client"];
+    let id = |client: &str| {
+        let response = proxy.get_from(client, "/", &own);
+        assert_eq!(response.field("cache-status"), None);
+        let ids = response.head.all("x-request-id");
+        assert_eq!(ids.len(), 1, "{ids:?}");
+        ids[0].to_owned()
+    };
+    let first = id("127.0.0.1");
+    assert!(
+        first.len() == 32 && first.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        "{first}"
+    );
+    let sent = &origin.seen("/")[0];
+    assert_eq!(sent.field("x-request-id"), Some(&*first));
+    assert_ne!(id("127.0.0.1"), first);
+    assert_eq!(id("127.0.0.4"), "of-the-client");
+    let mut http2 = Http2::connect(proxy.address());
+    let answer = http2.get("/");
+    assert_eq!(answer.field("cache-status"), None);
+    assert!(
+        answer
+            .field("x-request-id")
+            .is_some_and(|id| id.len() == 32 && id != first)
+    );
+    assert_eq!(origin.count("/"), 1);
+}

@@ -592,6 +592,8 @@ fn fields_are_chosen_and_say_which_server_was_asked() {
             form,
             "--access-log-fields",
             FIELDS,
+            "--trusted-proxies",
+            "127.0.0.1",
         ];
         let mut proxy = Proxy::start(&origin, &flags);
         for _ in 0..2 {

@@ -47,7 +47,7 @@ pub enum LogField {
     Upstream,
     /// Its time to first byte in milliseconds.
     UpstreamTime,
-    /// `X-Request-ID` of the request.
+    /// The identifier of the request: `X-Request-ID` of a trusted proxy, or one assigned here.
     RequestId,
     /// A field of the request.
     Request(String),

@@ -62,6 +62,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use microcache_policy::Millis;
+use microcache_policy::field_edits::FieldEdits;
 use microcache_store::memcached::{PageKey, ServerAddress};
 
 use crate::upstream::settings::GroupSettings;
@@ -279,6 +280,19 @@ impl Config {
         // A directory that cannot be read is reported by the next reload.
         let files = patterns.filter_map(|pattern| include::matching(pattern).ok());
         files.flatten().collect()
+    }
+
+    /// Returns whether the log or a field that a route sets has the identifier of the request.
+    pub(crate) fn needs_request_ids(&self) -> bool {
+        let in_field = |route: &Route| {
+            let mut edits = route.rules.request.set_fields.iter();
+            edits.any(|edit| edit.value.has_request_id())
+                || route
+                    .response_headers
+                    .iter()
+                    .any(FieldEdits::has_request_id)
+        };
+        self.logs.access_fields.contains(&LogField::RequestId) || self.routes.iter().any(in_field)
     }
 
     /// Returns the limit of a stored body where a route sets none, in bytes.

@@ -1407,7 +1407,7 @@ fn header_rules_that_would_change_the_message_are_mistakes() {
         "response_headers = { add = { X-A = \"{clock}\" } }",
         &[
             "1:36: cannot use \"{clock}\"",
-            "= placeholders are {client_address}, {host}, {scheme}",
+            "= placeholders are {client_address}, {host}, {scheme}, {request_id}",
         ],
     );
     check(

@@ -88,6 +88,9 @@ fn write_cache_fields(response: &Response, out: &mut Vec<u8>) {
         write_number(out, age);
         out.extend_from_slice(b"\r\n");
     }
+    if response.cache_status.is_hidden {
+        return;
+    }
     out.extend_from_slice(b"Cache-Status: ");
     response.cache_status.write(out);
     out.extend_from_slice(b"\r\n");

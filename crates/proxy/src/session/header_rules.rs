@@ -14,7 +14,7 @@ use microcache_policy::known_name::names;
 use microcache_policy::{Detail, FieldBlock};
 
 use super::error_page::put_error_page;
-use super::{Reply, Session};
+use super::{Reply, Session, request_id};
 use crate::config::{Config, ErrorPages, GoesTo, Route};
 
 /// The changes of one route.
@@ -82,6 +82,7 @@ impl HeaderRules {
         for edits in self.edits.iter().filter(|it| it.take(response.status)) {
             let fields = edits.applied(response.fields(), &request.values);
             response.fields = Some(FieldBlock::from(fields));
+            response.cache_status.is_hidden |= edits.removed.matches(b"cache-status");
         }
         if self.is_private {
             response.fields = Some(FieldBlock::from(made_private(response.fields())));
@@ -114,17 +115,19 @@ pub(super) struct DeferredHeaders {
 impl DeferredHeaders {
     pub(super) fn change(&self, response: &mut Response) {
         let request = self.head.as_request();
-        let headers = headers_of(&request, &self.client);
+        let id = request_id(&request).unwrap_or_default();
+        let headers = headers_of(&request, &self.client, &id);
         self.rules.change(&headers, response);
     }
 }
 
-fn headers_of<'a>(request: &Request<'a>, client: &'a str) -> HeadersOf<'a> {
+fn headers_of<'a>(request: &Request<'a>, client: &'a str, id: &'a [u8]) -> HeadersOf<'a> {
     HeadersOf {
         values: TemplateValues {
             client_address: client.as_bytes(),
             host: request.host,
             scheme: request.scheme.as_str(),
+            request_id: id,
         },
         path: split_query(request.target).0,
         has_credentials: request.fields.value(names::AUTHORIZATION).is_some(),
@@ -147,7 +150,8 @@ impl Session {
             let client = self
                 .peer
                 .client_text(request.fields, &self.shared.trusted_proxies);
-            let headers = headers_of(request, &client);
+            let id = request_id(request).unwrap_or_default();
+            let headers = headers_of(request, &client, &id);
             rules[route].change(&headers, response);
         }
     }

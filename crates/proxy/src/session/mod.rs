@@ -25,6 +25,7 @@ mod pending_access;
 pub(crate) mod pseudonym;
 mod purging;
 mod rates;
+mod request_id;
 mod route_response;
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,7 @@ use forwarding::{outgoing, set_fields};
 pub(crate) use heads::{STRICT, is_bodiless, never_has_content, strict_unless_said};
 use pending_access::PendingAccess;
 use purging::AuthorizedPurge;
+pub use request_id::request_id;
 pub(crate) use watching::{PlainGet, RefreshOutcome, client_address, visitor_scheme};
 
 /// State that the requests of one connection share.
@@ -155,6 +157,7 @@ impl Session {
             is_trusted: self.peer.trusted,
             signed_in: self.client.as_ref().is_some_and(|c| c.is_signed_in()),
             ttl: None,
+            id: self.shared.assigns_ids.then(request_id::assign),
         }
     }
 
@@ -559,6 +562,7 @@ impl Session {
                 client_address: client.as_bytes(),
                 host: &head.host,
                 scheme: self.peer.scheme.as_str(),
+                request_id: &request_id(&head.as_request()).unwrap_or_default(),
             };
             set_fields(&mut outgoing, rules, &values);
         }

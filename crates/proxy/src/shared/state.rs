@@ -91,6 +91,8 @@ pub(crate) struct Shared {
     pub(crate) issued: Option<Arc<IssuedCertificates>>,
     /// A redirect to HTTPS or an ACME challenge has to be checked before the cache.
     pub(crate) answers_before_routing: bool,
+    /// The log, or a field that a route sets, has the identifier of the request.
+    pub(crate) assigns_ids: bool,
     /// Some routes answer requests themselves.
     pub(crate) has_route_responses: bool,
     pub(crate) pseudonym: Arc<Pseudonym>,
@@ -383,6 +385,7 @@ impl Lasting {
             strict: config.tls.strict.clone(),
             secure_port,
             issued: issued(&config),
+            assigns_ids: config.needs_request_ids(),
             has_route_responses: config.routes.iter().any(config::Route::may_answer),
             answers_before_routing: secure_port.is_some() || config.acme.is_on(),
             pseudonym: self.pseudonym,

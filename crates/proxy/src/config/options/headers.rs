@@ -27,8 +27,9 @@ pub(in crate::config) const HEADERS: &[Opt<RouteDraft>] = &[
         "They apply to every response of the route: from the store, from the origin, and errors. \
          A route inherits those at the top, except of fields that it changes itself. What the \
          application said decides about caching; Cache-Control, Vary and fields of the connection \
-         cannot be changed here (see `browser_ttl`). `{host}`, `{scheme}` and `{client_address}` \
-         stand for those of the request.",
+         cannot be changed here (see `browser_ttl`). `{host}`, `{scheme}`, `{client_address}` \
+         and `{request_id}` stand for those of the request. Removing Cache-Status hides what Microcache \
+         itself would say.",
     )
     .sets(set_response_headers),
     optional(
@@ -40,8 +41,8 @@ pub(in crate::config) const HEADERS: &[Opt<RouteDraft>] = &[
     .help("Header fields of requests to set before they reach the origin")
     .more(
         "The client's own field of that name is dropped. They are sent on shared fetches too, where \
-         `{client_address}` is the address of the client that causes the fetch: pages must not \
-         depend on it. To remove fields, see `remove_headers`.",
+         `{client_address}` and `{request_id}` are those of the request that causes the fetch: pages \
+         must not depend on them. To remove fields, see `remove_headers`.",
     )
     .sets(set_request_headers),
     opt("browser_ttl", Text("DURATION|no-store|origin"), "origin")
@@ -209,6 +210,9 @@ fn fields(
 
 fn removable(text: &str) -> Result<String, String> {
     let pattern = field_pattern(text)?;
+    if pattern.eq_ignore_ascii_case("Cache-Status") {
+        return Ok(pattern);
+    }
     match fixed_by_response(pattern.trim_end_matches('*')) {
         Some(why) => Err(why.to_owned()),
         None => Ok(pattern),

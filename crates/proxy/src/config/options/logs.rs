@@ -38,7 +38,7 @@ pub(in crate::config) const LOGS: &[Opt<LogConfig>] = &[
         .help("Fields of the access log, in this order")
         .more(
             "Text is `name=value` then, and JSON an object of these. Names are those of the JSON format, `upstream` (the \
-             server asked), `upstream_time_ms` (its time to first byte), `request_id` (`X-Request-ID`), and header fields \
+             server asked), `upstream_time_ms` (its time to first byte), `request_id` (as `{request_id}` in `request_headers`), and header fields \
              as `request:NAME` and `response:NAME`. Cookies and credentials are refused.",
         )
         .sets(|l, v, m| l.access_fields = v.each(m, |item| item.parse(LogField::parse))),

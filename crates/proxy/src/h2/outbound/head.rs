@@ -80,7 +80,9 @@ fn cache_fields(response: &Response, out: &mut Vec<u8>) {
         let age = number.format(age).as_bytes();
         Encoder::single(out, b"age", |out| out.extend_from_slice(age));
     }
-    Encoder::single(out, b"cache-status", |out| response.cache_status.write(out));
+    if !response.cache_status.is_hidden {
+        Encoder::single(out, b"cache-status", |out| response.cache_status.write(out));
+    }
 }
 
 fn fields(encoder: &mut Encoder, out: &mut Vec<u8>, fields: Fields<'_>) {
