@@ -1,7 +1,7 @@
 //! Opens files, and nothing outside the directory.
 
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -94,6 +94,21 @@ pub(crate) fn find(root: &File, path: &Path) -> io::Result<Option<FoundPath>> {
         is_file: about.is_file(),
         is_folder: about.is_dir(),
     }))
+}
+
+/// Reads the start of a file below the directory; `None` if there is no such file. Follows no links.
+pub(crate) fn read_start(root: &File, path: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
+    let file = match open(root, path) {
+        Ok(file) => file,
+        Err(error) if is_nothing(error) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if !file.metadata()?.is_file() {
+        return Ok(None);
+    }
+    let mut start = Vec::new();
+    file.take(max).read_to_end(&mut start)?;
+    Ok(Some(start))
 }
 
 /// Returns `true` for the errors of a path that names nothing below the directory.

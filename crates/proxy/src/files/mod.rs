@@ -23,7 +23,7 @@ use tokio::task::spawn_blocking;
 
 use answer::{FileRequest, answer, answer_if_found};
 pub(crate) use answer::{bare, media_type, with_slash};
-pub(crate) use lookup::{FoundPath, find, open_root};
+pub(crate) use lookup::{FoundPath, find, open_root, read_start};
 pub(crate) use path::{is_hidden, named};
 pub(crate) use root::Root;
 pub(crate) use sent_by_application::{NamedDirectory, SendfileOrigin};

@@ -44,6 +44,9 @@ fn paths_name_a_script_or_go_to_the_index() {
     fpm.site.write("dump.sql", "secret");
     fpm.site
         .write("wp-content/uploads/shell.php", "<?php echo 'run';");
+    fs::create_dir_all(fpm.site.path().join("images/deleted")).expect("a folder");
+    fpm.site.write("images/deleted/.htaccess", "Deny from all");
+    fpm.site.write("images/deleted/x.png", "run");
     let proxy = fpm.proxy(&[]);
     let run = |target: &str, expected: [&str; 3]| {
         let [name, info, uri] = expected;
@@ -64,6 +67,7 @@ fn paths_name_a_script_or_go_to_the_index() {
         ("/info.php%00.jpg", 404),
         ("/wp-content/uploads/shell.php", 403),
         ("/wp-content/uploads/shell.php/x.jpg", 403),
+        ("/images/deleted/x.png", 403),
         ("/wp-admin", 301),
     ] {
         let answer = proxy.get(target);
@@ -81,8 +85,7 @@ fn variables_are_those_of_the_request() {
     let Some(fpm) = Fpm::start() else { return };
     fpm.site.write("index.php", VARIABLES);
     let proxy = fpm.proxy(&[]);
-    let names =
-        "HTTP_PROXY,HTTP_HOST,HTTP_X_FOO,REMOTE_ADDR,SERVER_NAME,HTTPS,SERVER_PROTOCOL,HTTP_COOKIE";
+    let names = "HTTP_PROXY,HTTP_HOST,HTTP_X_FOO,REMOTE_ADDR,SERVER_NAME,HTTPS,SERVER_PROTOCOL,HTTP_COOKIE,SERVER_SOFTWARE,HTTP_X_FORWARDED_PROTO";
     let target = format!("/?names={names}");
     let fields = [
         "Proxy: http://evil.example/",
@@ -101,6 +104,8 @@ fn variables_are_those_of_the_request() {
         "HTTPS=-",
         "SERVER_PROTOCOL=HTTP/1.1",
         "HTTP_COOKIE=a=b",
+        "SERVER_SOFTWARE=microcache (like nginx)",
+        "HTTP_X_FORWARDED_PROTO=-",
     ] {
         assert!(text.lines().any(|it| it == line), "{line}: {text}");
     }

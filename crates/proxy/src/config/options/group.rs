@@ -237,7 +237,8 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
         .more(
             "An existing script runs with the rest of the path as PATH_INFO. A file that is no source \
              code is sent by Microcache itself. All other paths go to the index script, except those \
-             with a segment that ends in `.php`, which are a 404. php-fpm must see the same path.",
+             with a segment that ends in `.php`, which are a 404. Nothing of a directory whose own \
+             `.htaccess` denies all is run or sent (403). php-fpm must see the same path.",
         )
         .sets(|g, v, m| g.php.root = m.ok(v.parse(document_root)).or(g.php.root.take())),
     opt("php_index", Text("FILE"), "index.php")
@@ -246,9 +247,9 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
     opt(
         "php_deny",
         List("PATTERN"),
-        r#"["*/wp-content/uploads/*", "*/wp-content/blogs.dir/*", "/files/*", "*/sites/*/files/*", "*/images/*"]"#,
+        r#"["*/wp-content/uploads/*", "*/wp-content/blogs.dir/*", "/files/*", "*/sites/*/files/*", "*/images/*", "*/vendor/*"]"#,
     )
-    .help("Paths where no PHP script runs (403): those of uploads")
+    .help("Paths where no PHP script runs (403): those of uploads and libraries")
     .more(
         "`*` matches any run of characters. The default has the directories of WordPress, Drupal and \
          MediaWiki. Add every directory that the application writes uploads to.",

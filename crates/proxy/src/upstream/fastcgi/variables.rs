@@ -9,7 +9,8 @@ use microcache_wire::fastcgi::Params;
 use super::call::ScriptCall;
 
 /// Fields that become other variables, or none. `Proxy` would become `HTTP_PROXY`, which HTTP clients of an application
-/// take for its proxy (httpoxy, CVE-2016-5385).
+/// take for its proxy (httpoxy, CVE-2016-5385). `HTTPS` says what `X-Forwarded-Proto` does; MediaWiki takes that field for
+/// a sign of a proxy at the default port, and would redirect to it.
 const NO_VARIABLES: &[&str] = &[
     "connection",
     "content-length",
@@ -20,6 +21,7 @@ const NO_VARIABLES: &[&str] = &[
     "te",
     "transfer-encoding",
     "upgrade",
+    "x-forwarded-proto",
 ];
 
 /// Head of a request.
@@ -59,7 +61,8 @@ pub(in crate::upstream) fn variables(call: &ScriptCall, request: &RequestView<'_
     }
     push_connection(&mut params, call, request);
     params.push("GATEWAY_INTERFACE", &[b"CGI/1.1"]);
-    params.push("SERVER_SOFTWARE", &[b"microcache"]);
+    // WordPress offers permalinks without `/index.php` only to servers that it knows to rewrite paths.
+    params.push("SERVER_SOFTWARE", &[b"microcache (like nginx)"]);
     // PHP that was built with force-cgi-redirect runs nothing without it.
     params.push("REDIRECT_STATUS", &[b"200"]);
     push_fields(&mut params, request);
@@ -225,12 +228,18 @@ mod tests {
             ("REMOTE_PORT", "0"),
             ("REQUEST_SCHEME", "http"),
             ("GATEWAY_INTERFACE", "CGI/1.1"),
+            ("SERVER_SOFTWARE", "microcache (like nginx)"),
             ("REDIRECT_STATUS", "200"),
             ("HTTP_HOST", "Ex.org:8080"),
         ] {
             check(&pairs, name, Some(value));
         }
-        for absent in ["HTTPS", "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH"] {
+        for absent in [
+            "HTTPS",
+            "HTTP_CONTENT_TYPE",
+            "HTTP_CONTENT_LENGTH",
+            "HTTP_X_FORWARDED_PROTO",
+        ] {
             check(&pairs, absent, None);
         }
         let pairs = of("X-Forwarded-Proto: https\r\n", "[::1]", None);

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use microcache_policy::key::split_query;
 use microcache_policy::{glob, percent};
 
+use super::closed::is_closed;
 use super::script::Script;
 use super::sendable::may_be_sent;
 use super::settings::PhpSettings;
@@ -30,7 +31,7 @@ pub(super) enum Destination {
     File,
     /// A directory whose URL lacks its slash.
     Folder,
-    /// A script in a directory of `php_deny`.
+    /// A script in a directory of `php_deny`, or anything in one that the application closes.
     Denied,
     Nothing,
 }
@@ -61,10 +62,12 @@ pub(super) fn destination(
             }) if named.is_folder => {
                 let index = named.path.join(&settings.index);
                 if let Some(found) = lookup.find_file(&index)? {
-                    return Ok(lookup.run(&index, &found, Vec::new()));
+                    return lookup.run(&index, &found, Vec::new());
                 }
-                if sends_files && lookup.find_file(&named.path.join(INDEX_FILE))?.is_some() {
-                    return Ok(Destination::File);
+                if sends_files
+                    && let Some(found) = lookup.find_file(&named.path.join(INDEX_FILE))?
+                {
+                    return lookup.send(&found);
                 }
             }
             Some(FoundPath {
@@ -77,16 +80,16 @@ pub(super) fn destination(
                 }
             }
             Some(found) if sends_files && !named.is_folder && is_sendable(&named.path, &found) => {
-                return Ok(Destination::File);
+                return lookup.send(&found);
             }
             Some(_) | None => {}
         }
     }
     let index = Path::new(&settings.index);
-    Ok(match lookup.find_file(index)? {
+    match lookup.find_file(index)? {
         Some(found) => lookup.run(index, &found, Vec::new()),
-        None => Destination::Nothing,
-    })
+        None => Ok(Destination::Nothing),
+    }
 }
 
 /// Returns the decoded segments; `None` for paths that no application needs and that two programs may read differently.
@@ -133,28 +136,40 @@ impl Lookup<'_> {
                     path_info.push(b'/');
                     path_info.extend_from_slice(segment);
                 }
-                return Ok(self.run(&path, &found, path_info));
+                return self.run(&path, &found, path_info);
             }
         }
         Ok(Destination::Nothing)
     }
 
+    /// Sends a file that exists.
+    fn send(&self, found: &FoundPath) -> io::Result<Destination> {
+        Ok(if is_closed(&self.within, &found.path)? {
+            Destination::Denied
+        } else {
+            Destination::File
+        })
+    }
+
     /// Runs a script that exists, unless its path or that of the file it links to is denied.
-    fn run(&self, path: &Path, found: &FoundPath, path_info: Vec<u8>) -> Destination {
+    fn run(&self, path: &Path, found: &FoundPath, path_info: Vec<u8>) -> io::Result<Destination> {
         let absolute = |path: &Path| [b"/", path.as_os_str().as_bytes()].concat();
         let name = absolute(path);
         let is_denied = |path: &[u8]| {
             let mut deny = self.settings.deny.iter();
             deny.any(|pattern| glob::matches(pattern.as_bytes(), path))
         };
-        if is_denied(&name) || is_denied(&absolute(&found.path)) {
-            return Destination::Denied;
+        if is_denied(&name)
+            || is_denied(&absolute(&found.path))
+            || is_closed(&self.within, &found.path)?
+        {
+            return Ok(Destination::Denied);
         }
         // A link to something else could be an upload.
         if !found.path.as_os_str().as_bytes().ends_with(SCRIPT) {
-            return Destination::Nothing;
+            return Ok(Destination::Nothing);
         }
-        Destination::Script(Script::new(self.root, name, path_info))
+        Ok(Destination::Script(Script::new(self.root, name, path_info)))
     }
 
     fn find(&self, path: &Path) -> io::Result<Option<FoundPath>> {
@@ -188,6 +203,8 @@ mod tests {
             "wp-content/uploads",
             "static",
             "empty",
+            "vendor/phpunit",
+            "closed/deep",
             "x.php.d",
             ".git",
         ] {
@@ -205,10 +222,16 @@ mod tests {
             "dump.sql",
             ".env",
             ".git/x.php",
+            "vendor/phpunit/eval-stdin.php",
+            "vendor/style.css",
+            "closed/index.html",
+            "closed/a.php",
+            "closed/deep/a.txt",
             "wp-config.php.bak",
         ] {
             fs::write(root.join(file), "").unwrap();
         }
+        fs::write(root.join("closed/.htaccess"), "Require all denied").unwrap();
         fs::create_dir(root.join("folder.php")).unwrap();
         fs::write(root.join("folder.php/page.txt"), "").unwrap();
         symlink("a.php", root.join("link.php")).unwrap();
@@ -281,6 +304,7 @@ mod tests {
             "/robots.txt?v=1",
             "/static/",
             "/wp-content/uploads/x.jpg",
+            "/vendor/style.css",
         ] {
             assert_eq!(of(&folder, target, true), Destination::File, "{target}");
         }
@@ -336,9 +360,30 @@ mod tests {
             "/wp-content/uploads/%78.php",
             "/up.php",
             "/image.php",
+            "/vendor/phpunit/eval-stdin.php",
         ] {
             assert_eq!(of(&folder, target, true), Destination::Denied, "{target}");
         }
+    }
+
+    #[test]
+    fn nothing_is_sent_of_a_closed_directory() {
+        let folder = site();
+        for target in [
+            "/closed/",
+            "/closed/index.html",
+            "/closed/a.php",
+            "/closed/a.php/x",
+            "/closed/deep/a.txt",
+            "/cl%6fsed/deep/a.txt",
+        ] {
+            assert_eq!(of(&folder, target, true), Destination::Denied, "{target}");
+        }
+        assert_eq!(
+            run(&folder, "/closed/missing").unwrap().0,
+            "/index.php",
+            "as for any other path"
+        );
     }
 
     #[test]

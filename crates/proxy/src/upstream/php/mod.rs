@@ -2,6 +2,7 @@
 //!
 //! Files are answered here, as `files` does, so that neither php-fpm nor a permit is occupied by them.
 
+mod closed;
 mod lookup;
 pub(super) mod script;
 mod sendable;

@@ -14,7 +14,14 @@ const PRIVATE: &[&str] = &[
 ];
 
 /// Whole names.
-const NAMES: &[&str] = &["composer.json", "package.json"];
+const NAMES: &[&str] = &[
+    "composer.json",
+    "error_log",
+    "installed.json",
+    "package-lock.json",
+    "package.json",
+    "web.config",
+];
 
 /// Returns `true` if a file of this name may be sent.
 pub(super) fn may_be_sent(name: &[u8]) -> bool {
@@ -54,6 +61,9 @@ mod tests {
             "a.swp",
             "composer.json",
             "composer.lock",
+            "package-lock.json",
+            "error_log",
+            "Web.config",
             "debug.log",
             "a.php ",
             "a.php.",

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-/// Directories of uploads in WordPress, Drupal and MediaWiki, where no script belongs.
+/// Directories of uploads in WordPress, Drupal and MediaWiki, and those of libraries, where no script is for visitors.
 const USUAL_DENIED: &[&str] = &[
     "*/wp-content/uploads/*",
     "*/wp-content/blogs.dir/*",
     "/files/*",
     "*/sites/*/files/*",
     "*/images/*",
+    "*/vendor/*",
 ];
 
 /// Settings of PHP scripts.
