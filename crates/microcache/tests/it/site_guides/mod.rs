@@ -1,4 +1,4 @@
-//! Nine configurations of real sites for nginx and Varnish beside their translations in docs/guides/sites. The same
+//! Configurations of real sites for nginx and Varnish beside their translations in docs/guides/sites. The same
 //! requests go to the original and to Microcache, each before an application of its own that answers with recorded heads;
 //! `sites/NAME.txt` says what both answer, and what reaches the application.
 //!
@@ -138,6 +138,6 @@ impl<'a> Side<'a> {
 
 /// The text of a file of this test.
 fn read(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/nine");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/site_guides");
     fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
