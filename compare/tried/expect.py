@@ -1,7 +1,7 @@
 """Expectations of a trial. One that is not met stops the application's trial."""
 
-import zlib
 import struct
+import zlib
 
 
 def expect(is_met, reply, wanted):
@@ -28,7 +28,7 @@ def has(reply, *words, without=()):
 
 def hit_on_second_visit(first, second, path, *words):
     """What one visitor has seen, another one gets from memory."""
-    expect(first.get(path).status == 200, first, f"200 from {path}")
+    page(first, path)
     reply = page(second, path, *words)
     return expect(reply.is_hit, reply, f"a hit on {path}")
 

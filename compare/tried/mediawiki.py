@@ -7,7 +7,7 @@ import urllib.parse
 from pathlib import Path
 
 from tried.browser import Browser
-from tried.expect import expect, has, hit_on_second_visit, page, personal, picture
+from tried.expect import expect, has, hit_on_second_visit, page, picture
 
 SOURCE = Path("/usr/share/mediawiki")
 PACKAGES = {SOURCE / "index.php": "mediawiki", "/usr/share/doc/php-intl": "php-intl", "/usr/share/doc/php-xml": "php-xml", "/usr/share/doc/php-gd": "php-gd"}
