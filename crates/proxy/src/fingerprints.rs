@@ -1,14 +1,16 @@
 //! Decisions about credentials that were made a short time ago. Credentials are kept as keyed hashes only, so that they
 //! cannot be found in memory.
 
-use std::collections::HashMap;
 use std::time::Instant;
 
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use microcache_policy::Network;
 
-/// Limit of the entries of a table.
-const MOST: usize = 4096;
+/// Number of sets of a table.
+const SETS: usize = 512;
+/// Limit of the decisions of a set.
+const OF_SET: usize = 8;
 
 /// A keyed hash of credentials and of all else that a decision depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,37 +42,69 @@ impl FingerprintKey {
 }
 
 /// Decisions by fingerprint, bounded in time and number.
-pub(crate) struct DecisionTable<T>(HashMap<Fingerprint, (T, Instant)>);
+///
+/// A decision has a place in one of many sets, by its fingerprint, which clients cannot foresee. In a full set the
+/// network with the most decisions gives way, so that one client that fills the table replaces its own.
+pub(crate) struct DecisionTable<T>(Vec<Vec<KnownDecision<T>>>);
+
+struct KnownDecision<T> {
+    fingerprint: Fingerprint,
+    network: Network,
+    until: Instant,
+    decision: T,
+}
 
 impl<T> Default for DecisionTable<T> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self(Vec::new())
     }
 }
 
 impl<T> DecisionTable<T> {
     pub(crate) fn get(&self, fingerprint: &Fingerprint, now: Instant) -> Option<&T> {
-        let (decision, until) = self.0.get(fingerprint)?;
-        (now < *until).then_some(decision)
+        let set = self.0.get(set_of(fingerprint))?;
+        let known = set.iter().find(|it| it.fingerprint == *fingerprint)?;
+        (now < known.until).then_some(&known.decision)
     }
 
+    /// Keeps a decision about a request of this network.
     pub(crate) fn insert(
         &mut self,
-        fingerprint: Fingerprint,
+        (fingerprint, network): (Fingerprint, Network),
         decision: T,
         until: Instant,
         now: Instant,
     ) {
-        if self.0.len() >= MOST {
-            self.0.retain(|_, (_, until)| now < *until);
+        if self.0.is_empty() {
+            self.0.resize_with(SETS, Vec::new);
         }
-        if self.0.len() >= MOST
-            && let Some(any) = self.0.keys().next().copied()
-        {
-            self.0.remove(&any);
+        let set = &mut self.0[set_of(&fingerprint)];
+        set.retain(|known| now < known.until && known.fingerprint != fingerprint);
+        if set.len() >= OF_SET {
+            set.remove(to_replace(set, network));
         }
-        self.0.insert(fingerprint, (decision, until));
+        set.push(KnownDecision {
+            fingerprint,
+            network,
+            until,
+            decision,
+        });
     }
+}
+
+fn set_of(fingerprint: &Fingerprint) -> usize {
+    let [low, high, ..] = fingerprint.0;
+    usize::from(u16::from_le_bytes([low, high])) % SETS
+}
+
+/// Returns the index of the decision that gives way to one of `network`: the oldest of the network with the most,
+/// which is `network` itself if it has as many.
+fn to_replace<T>(set: &[KnownDecision<T>], network: Network) -> usize {
+    let number_of = |network| set.iter().filter(|it| it.network == network).count();
+    let rank = |known: &KnownDecision<T>| (number_of(known.network), known.network == network);
+    let indices = (0..set.len()).rev();
+    // Of equals, the last in this order is the oldest.
+    indices.max_by_key(|&index| rank(&set[index])).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -81,21 +115,54 @@ mod tests {
 
     const LIFETIME: Duration = Duration::from_mins(1);
 
+    const CLIENT: Network = Network::from_bits(1);
+    const OTHER: Network = Network::from_bits(2);
+
     #[test]
     fn decisions_are_kept_for_a_bounded_time_and_in_a_bounded_number() {
         let key = FingerprintKey::random();
         let (mut table, now) = (DecisionTable::default(), Instant::now());
         let of = |number: usize| key.of([number.to_string().as_bytes()]);
-        table.insert(of(0), 'a', now + LIFETIME, now);
+        assert_eq!(table.get(&of(0), now), None);
+        table.insert((of(0), CLIENT), 'a', now + LIFETIME, now);
         assert_eq!(table.get(&of(0), now), Some(&'a'));
         assert_eq!(table.get(&of(1), now), None);
         assert_eq!(table.get(&of(0), now + LIFETIME), None);
-        for number in 1..=MOST + 1 {
-            table.insert(of(number), 'b', now + LIFETIME, now);
+        table.insert((of(0), CLIENT), 'b', now + 2 * LIFETIME, now);
+        assert_eq!(table.get(&of(0), now + LIFETIME), Some(&'b'));
+        for number in 1..=20 * SETS * OF_SET {
+            let network = Network::from_bits(number as u64);
+            table.insert((of(number), network), 'c', now + LIFETIME, now);
         }
-        assert_eq!(table.0.len(), MOST);
-        table.insert(of(0), 'c', now + 2 * LIFETIME, now + LIFETIME);
-        assert_eq!(table.0.len(), 1);
+        assert!(table.0.iter().all(|set| set.len() == OF_SET));
+        table.insert((of(0), CLIENT), 'd', now + 2 * LIFETIME, now + LIFETIME);
+        assert_eq!(table.0[set_of(&of(0))].len(), 1);
+    }
+
+    #[test]
+    fn a_client_that_fills_the_table_replaces_its_own_decisions() {
+        let key = FingerprintKey::random();
+        let (mut table, now) = (DecisionTable::default(), Instant::now());
+        let of =
+            |kind: &str, number: usize| key.of([kind.as_bytes(), number.to_string().as_bytes()]);
+        // Few enough that no set has more of them than it has of the client that fills it.
+        let others = SETS / 4;
+        let network = |number: usize| Network::from_bits(100 + number as u64);
+        for number in 0..others {
+            table.insert(
+                (of("other", number), network(number)),
+                'a',
+                now + LIFETIME,
+                now,
+            );
+        }
+        for number in 0..20 * SETS * OF_SET {
+            table.insert((of("flood", number), CLIENT), 'b', now + LIFETIME, now);
+        }
+        let kept = (0..others).filter(|&number| table.get(&of("other", number), now).is_some());
+        assert_eq!(kept.count(), others);
+        table.insert((of("late", 0), OTHER), 'c', now + LIFETIME, now);
+        assert_eq!(table.get(&of("late", 0), now), Some(&'c'));
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub(super) fn steps(outlook: &RequestExplanation) -> Vec<ExplanationStep> {
         "the first route whose conditions match",
     )];
     steps.extend(outlook.rated.as_ref().map(rated));
+    if !outlook.own.is_some_and(comes_before_authentication) {
+        steps.extend(outlook.authentication.as_ref().map(authentication_step));
+    }
     if let Some(response) = &outlook.route_response {
         steps.push(route_response_step(response));
         return steps;
@@ -132,6 +135,28 @@ fn rewritten_step(target: &[u8]) -> ExplanationStep {
     ExplanationStep::new(
         format!("the origin is asked for `{}`", text(target)),
         "the route, or the URL of the origin, changes the path; the key has the client's",
+    )
+}
+
+/// Returns whether a request is answered before it is authenticated.
+const fn comes_before_authentication(own: Detail) -> bool {
+    matches!(
+        own,
+        Detail::AmbiguousPath | Detail::AccessDenied | Detail::Maintenance | Detail::RateLimited
+    )
+}
+
+/// Authentication server that decides first.
+fn authentication_step((url, is_kept): &(String, bool)) -> ExplanationStep {
+    let kept = if *is_kept {
+        ", unless it has admitted an identical request a short time ago (`cache`)"
+    } else {
+        ""
+    };
+    ExplanationStep::new(
+        format!("the authentication server is asked first, and decides: GET {url}{kept}"),
+        "the route has `forward_auth`: 2xx admits the request; 401, 403 and redirects go to the client; anything else is \
+         503. What follows holds if it is admitted; explain does not ask",
     )
 }
 

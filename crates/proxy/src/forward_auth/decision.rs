@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use microcache_engine::{Body, Frame, OriginResponse, Outcome, Response};
-use microcache_policy::{CacheStatus, Detail, FieldsBuf};
+use microcache_policy::{CacheStatus, Detail, FieldsBuf, Network};
 use parking_lot::Mutex;
 
 use super::grant::Grant;
+use super::pending::{PendingQuestions, QuestionTurn};
 use crate::fingerprints::{DecisionTable, Fingerprint, FingerprintKey};
 
 /// Limit of the body of a refusal.
@@ -81,6 +82,7 @@ async fn refusal(mut response: OriginResponse) -> Result<Decision, String> {
 pub(crate) struct DecisionCache {
     key: FingerprintKey,
     grants: Mutex<DecisionTable<Arc<Grant>>>,
+    pending: PendingQuestions,
 }
 
 impl Default for DecisionCache {
@@ -88,6 +90,7 @@ impl Default for DecisionCache {
         Self {
             key: FingerprintKey::random(),
             grants: Mutex::default(),
+            pending: PendingQuestions::default(),
         }
     }
 }
@@ -102,12 +105,17 @@ impl DecisionCache {
         self.grants.lock().get(fingerprint, Instant::now()).cloned()
     }
 
-    /// Keeps a grant. A cookie that came with it is for one response only, so such a grant is not kept.
-    pub(crate) fn keep(&self, fingerprint: Fingerprint, grant: &Arc<Grant>, time: Duration) {
+    /// Returns whether a request with this fingerprint asks, or waits for an identical one.
+    pub(crate) fn turn(&self, fingerprint: Fingerprint) -> QuestionTurn<'_> {
+        self.pending.turn(fingerprint)
+    }
+
+    /// Keeps a grant of a client. A cookie that came with it is for one response only, so such a grant is not kept.
+    pub(crate) fn keep(&self, of: (Fingerprint, Network), grant: &Arc<Grant>, time: Duration) {
         if !grant.sets_cookies() && !time.is_zero() {
             let now = Instant::now();
             let mut grants = self.grants.lock();
-            grants.insert(fingerprint, Arc::clone(grant), now + time, now);
+            grants.insert(of, Arc::clone(grant), now + time, now);
         }
     }
 }

@@ -2,8 +2,10 @@
 
 mod decision;
 mod grant;
+mod pending;
 mod question;
 
 pub(crate) use decision::{Decision, DecisionCache};
 pub(crate) use grant::Grant;
+pub(crate) use pending::QuestionTurn;
 pub(crate) use question::{AuthQuestion, AuthSubject};

@@ -175,8 +175,8 @@ impl PasswordResults {
         }
         if is_right {
             let now = Instant::now();
-            let fingerprint = verification.fingerprint;
-            self.accepted.insert(fingerprint, (), now + LIFETIME, now);
+            let of = (verification.fingerprint, verification.network);
+            self.accepted.insert(of, (), now + LIFETIME, now);
         }
         verification.result.send_replace(Some(is_right));
     }

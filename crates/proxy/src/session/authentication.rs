@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::pending_access::{AccessCheck, PendingAccess};
 use super::{DeferredRequest, DeferredSource, ForwardSource, Reply, Session, pages};
 use crate::config::{BasicAuth, ForwardAuth};
-use crate::forward_auth::{AuthQuestion, AuthSubject, Decision, Grant};
+use crate::forward_auth::{AuthQuestion, AuthSubject, Decision, Grant, QuestionTurn};
 use crate::metrics::Refusal;
 use crate::passwords::{Credentials, PasswordCheck};
 
@@ -203,25 +203,40 @@ impl Session {
                 let Some(auth) = &self.shared.config.routes[route].forward_auth else {
                     return Err(Box::new(self.no_decision(route, "it is not configured")));
                 };
-                let decision = async {
+                let decisions = &self.shared.decisions;
+                let decided = async {
+                    let mut turn = None;
+                    if let Some(fingerprint) = fingerprint {
+                        match decisions.turn(fingerprint) {
+                            QuestionTurn::Ask(question) => turn = Some(question),
+                            QuestionTurn::Wait(answer) => {
+                                answer.arrived().await;
+                                // A refusal, or a grant with a cookie, is for the other request alone.
+                                if let Some(grant) = decisions.get(&fingerprint) {
+                                    return Ok(Ok(grant));
+                                }
+                            }
+                        }
+                    }
                     let response = server.fetch(*question).await;
                     let response = response.map_err(|error| error.to_string())?;
-                    Decision::of(response, auth.copied()).await
-                };
-                let decision = timeout(auth.timeout(), decision).await;
-                let late = || Err("it has not decided within `timeout`".to_owned());
-                match decision.unwrap_or_else(|_| late()) {
-                    Ok(Decision::Granted(grant)) => {
-                        let grant = Arc::new(grant);
-                        if let Some(fingerprint) = fingerprint {
-                            let decisions = &self.shared.decisions;
-                            decisions.keep(fingerprint, &grant, auth.kept_for());
-                        }
-                        Ok(grant)
+                    let decision = Decision::of(response, auth.copied()).await?;
+                    let grant = match decision {
+                        Decision::Granted(grant) => Arc::new(grant),
+                        Decision::Refused(response) => return Ok(Err(response)),
+                    };
+                    if let Some(fingerprint) = fingerprint {
+                        decisions.keep((fingerprint, client), &grant, auth.kept_for());
                     }
-                    Ok(Decision::Refused(response)) => Err(response),
-                    Err(why) => Err(Box::new(self.no_decision(route, &why))),
-                }
+                    // Behind the decision, which those that wait look for.
+                    drop(turn);
+                    Ok(Ok(grant))
+                };
+                let decided = timeout(auth.timeout(), decided).await;
+                let late = || Err("it has not decided within `timeout`".to_owned());
+                decided
+                    .unwrap_or_else(|_| late())
+                    .unwrap_or_else(|why: String| Err(Box::new(self.no_decision(route, &why))))
             }
         }
     }

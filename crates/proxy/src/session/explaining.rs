@@ -50,6 +50,9 @@ pub struct RequestExplanation {
     pub rewritten: Option<Vec<u8>>,
     /// Built-in service that answers instead of the application.
     pub hosted: Option<BuiltinService>,
+    /// URL of the authentication server that decides about the request first, without its scheme, and whether an
+    /// admission is kept.
+    pub authentication: Option<(String, bool)>,
     /// Rate limit of the route.
     pub rated: Option<RateLimitState>,
     /// Response of the origin, if it was asked.
@@ -159,6 +162,7 @@ pub(crate) async fn explain(
     let route_response = own.and_then(|own| session.explained_response(&read, &explained, own));
     let rewritten = session.rewritten(&read, explained.route());
     let hosted = session.hosted(&read, &shared.config, explained.route());
+    let authentication = session.authentication_server(&read, explained.route());
     let mut fetched = None;
     // Without an application there is no origin to ask.
     if ask && own.is_none() && hosted.is_none() {
@@ -172,6 +176,7 @@ pub(crate) async fn explain(
         route_response,
         rewritten,
         hosted,
+        authentication,
         rated,
         fetched,
     })
@@ -302,6 +307,20 @@ impl Session {
             status: response.status,
             location,
         })
+    }
+
+    /// Returns the URL of the authentication server that is asked, and whether an admission is kept.
+    fn authentication_server(&self, read: &ParsedRequest, route: usize) -> Option<(String, bool)> {
+        let auth = self
+            .shared
+            .config
+            .routes
+            .get(route)?
+            .forward_auth
+            .as_ref()?;
+        let is_asked = !self.shared.takes_for_purge(&read.on(self));
+        let url = || format!("{}{}", auth.authority(), auth.target());
+        is_asked.then(|| (url(), !auth.kept_for().is_zero()))
     }
 
     /// Returns the target for the origin, if the route changes it.
