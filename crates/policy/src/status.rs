@@ -47,6 +47,10 @@ impl Forward {
 
 /// A member of `Cache-Status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one thing that a response is or not"
+)]
 pub struct CacheStatus {
     /// Served from the cache without forwarding.
     pub hit: bool,

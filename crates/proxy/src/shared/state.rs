@@ -51,6 +51,10 @@ const REFRESH_PAUSE: u64 = 1000;
 const WAIT_TIMEOUT: u64 = 90_000;
 
 /// State that all connections share.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one thing that the configuration has or not"
+)]
 pub(crate) struct Shared {
     pub(crate) config: Arc<Config>,
     pub(crate) engine: Arc<Engine>,
