@@ -120,6 +120,7 @@ pub use status::{CacheStatus, Forward};
 pub use storable::{NotStorable, Storable, storable};
 pub use stored_fields::fields_to_store;
 pub use tags::{Separator, Tag, TagKind, Tags, TooManyTags, invalidated_groups};
+pub use targeted::SURROGATE_CONTROL;
 pub use time::{Millis, Time, Times};
 pub use trace::{Span, TraceParent, is_trace_field, trace_parent, trace_travels};
 pub use trust::{

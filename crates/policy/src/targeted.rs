@@ -1,9 +1,13 @@
-//! Targeted cache control (RFC 9213): fields such as `CDN-Cache-Control` for one class of caches.
+//! Targeted cache control (RFC 9213): fields such as `CDN-Cache-Control` for one class of caches. `Surrogate-Control` (Edge
+//! Architecture Specification 1.0) is read as one of them where the operator names it.
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
 use crate::directives::DirectiveArgument;
 use crate::fields::Fields;
+
+/// Name of the field for surrogates.
+pub const SURROGATE_CONTROL: &str = "Surrogate-Control";
 
 /// The members of a targeted field, which is a Dictionary.
 type TargetedField = Dictionary;
@@ -33,11 +37,34 @@ fn members(response: Fields<'_>, name: &str) -> Option<TargetedField> {
     if value.is_empty() {
         return None;
     }
-    let members: TargetedField = Parser::new(&value).parse().ok()?;
+    let is_surrogate = name.eq_ignore_ascii_case(SURROGATE_CONTROL);
+    if is_surrogate {
+        value = with_stale_window(&value);
+    }
+    let mut members: TargetedField = Parser::new(&value).parse().ok()?;
+    if is_surrogate {
+        // A parameter names the surrogate that a directive is for, and this is another one.
+        members.retain(|_, entry| matches!(entry, ListEntry::Item(item) if item.params.is_empty()));
+    }
     let well_typed = members
         .iter()
         .all(|(key, entry)| well_typed(key.as_str(), entry));
     (!members.is_empty() && well_typed).then_some(members)
+}
+
+/// Writes the `max-age=60+30` of `Surrogate-Control` with the directive for the time that a response may be served
+/// stale.
+fn with_stale_window(value: &[u8]) -> Vec<u8> {
+    let mut written = Vec::with_capacity(value.len());
+    for (at, &byte) in value.iter().enumerate() {
+        let is_digit = |at: usize| value.get(at).is_some_and(u8::is_ascii_digit);
+        if byte == b'+' && at > 0 && is_digit(at - 1) && is_digit(at + 1) {
+            written.extend_from_slice(b", stale-while-revalidate=");
+        } else {
+            written.push(byte);
+        }
+    }
+    written
 }
 
 /// Returns true if a lifetime is an Integer (RFC 9213 §2.1); with another type, the field is invalid.
@@ -123,6 +150,26 @@ mod tests {
         check("CDN-Cache-Control: max-age=99999999999", Some(1 << 31));
         check("CDN-Cache-Control: max-age=-5", Some(0));
         check("CDN-Cache-Control: max-age=3, max-age=5", Some(5));
+    }
+
+    #[test]
+    fn surrogate_control_counts_only_where_it_is_named() {
+        let lines = "Surrogate-Control: max-age=60+30, content=\"ESI/1.0\", no-store;edge";
+        assert_eq!(selected(lines), None);
+        let rules = Rules {
+            targeted: vec!["surrogate-control".to_owned()],
+            ..Rules::default()
+        };
+        let fields = fields(lines);
+        let said = ResponseFacts::read(fields.fields(), &rules).said.directives;
+        assert_eq!(
+            (
+                said.max_age,
+                said.stale_while_revalidate,
+                said.says(Directive::NoStore)
+            ),
+            (Some(60_000), Some(30_000), false)
+        );
     }
 
     #[test]

@@ -227,3 +227,35 @@ fn each_request_has_an_identifier_in_its_fields() {
     );
     assert_eq!(origin.count("/"), 1);
 }
+
+#[test]
+fn surrogate_control_is_for_surrogates() {
+    const CONTROL: &str = "Surrogate-Control: max-age=1000, content=\"ESI/1.0\"";
+    let origin = Origin::start();
+    let fields = [CONTROL, "Cache-Control: no-store"];
+    origin.on("/").reply(Reply::ok(&fields, "page"));
+    let lines = "trusted_proxies = [\"127.0.0.4\"]";
+    let surrogate = proxy(
+        &origin,
+        &format!("{lines}\ntargeted = [\"Surrogate-Control\"]"),
+    );
+    let capability = ["Surrogate-Capability: cdn=\"Surrogate/1.0\""];
+    let control = |client: &str, fields: &[&str]| {
+        let response = surrogate.get_from(client, "/", fields);
+        response.field("surrogate-control").map(str::to_owned)
+    };
+    for _ in 0..2 {
+        assert_eq!(control("127.0.0.1", &[]), None);
+        assert_eq!(control("127.0.0.1", &capability), None);
+        assert_eq!(control("127.0.0.4", &[]), None);
+        let passed = control("127.0.0.4", &capability);
+        assert_eq!(passed.as_deref(), Some("max-age=1000, content=\"ESI/1.0\""));
+    }
+    assert_eq!(origin.count("/"), 1);
+    // Elsewhere it is a field like any other.
+    let other = proxy(&origin, lines);
+    for count in 2..4 {
+        assert!(other.get("/").field("surrogate-control").is_some());
+        assert_eq!(origin.count("/"), count);
+    }
+}

@@ -11,7 +11,7 @@ use microcache_policy::field_edits::FieldEdits;
 use microcache_policy::field_template::TemplateValues;
 use microcache_policy::key::split_query;
 use microcache_policy::known_name::names;
-use microcache_policy::{Detail, FieldBlock};
+use microcache_policy::{Detail, FieldBlock, FieldsBuf, SURROGATE_CONTROL};
 
 use super::error_page::put_error_page;
 use super::{Reply, Session, request_id};
@@ -19,6 +19,10 @@ use crate::config::{Config, ErrorPages, GoesTo, Route};
 
 /// The changes of one route.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one thing that a route has or not"
+)]
 pub(crate) struct HeaderRules {
     edits: Vec<FieldEdits>,
     error_pages: ErrorPages,
@@ -27,6 +31,8 @@ pub(crate) struct HeaderRules {
     browser: BrowserCache,
     /// Only authenticated clients receive its responses: caches behind this one must not share them.
     is_private: bool,
+    /// Its `Surrogate-Control` is for this cache, and for surrogates behind it.
+    is_surrogate: bool,
     /// Its responses are files, which never are personal.
     has_files: bool,
 }
@@ -39,6 +45,7 @@ impl HeaderRules {
                 && route.browser.is_off()
                 && !route.authenticates()
                 && route.error_pages.is_empty()
+                && !is_surrogate(route)
         };
         if config.routes.iter().all(is_plain) {
             return None;
@@ -50,6 +57,7 @@ impl HeaderRules {
                 has_maintenance_page: config.maintenance_page.is_some(),
                 browser: route.browser,
                 is_private: route.authenticates(),
+                is_surrogate: is_surrogate(route),
                 has_files: matches!(route.goes_to, GoesTo::Files(_)),
             })
         });
@@ -79,6 +87,9 @@ impl HeaderRules {
                 response.fields = Some(FieldBlock::from(fields));
             }
         }
+        if self.is_surrogate && !request.is_of_surrogate {
+            remove_surrogate_control(response);
+        }
         for edits in self.edits.iter().filter(|it| it.take(response.status)) {
             let fields = edits.applied(response.fields(), &request.values);
             response.fields = Some(FieldBlock::from(fields));
@@ -87,6 +98,22 @@ impl HeaderRules {
         if self.is_private {
             response.fields = Some(FieldBlock::from(made_private(response.fields())));
         }
+    }
+}
+
+/// Returns true for a route that obeys `Surrogate-Control`.
+fn is_surrogate(route: &Route) -> bool {
+    let mut targeted = route.rules.targeted.iter();
+    targeted.any(|name| name.eq_ignore_ascii_case(SURROGATE_CONTROL))
+}
+
+fn remove_surrogate_control(response: &mut Response) {
+    if response.fields().contains(SURROGATE_CONTROL) {
+        let mut fields = FieldsBuf::new();
+        fields.extend_if(response.fields(), |name, _| {
+            !name.eq_ignore_ascii_case(SURROGATE_CONTROL.as_bytes())
+        });
+        response.fields = Some(FieldBlock::from(fields));
     }
 }
 
@@ -103,6 +130,8 @@ struct HeadersOf<'a> {
     values: TemplateValues<'a>,
     path: &'a [u8],
     has_credentials: bool,
+    /// It is of a surrogate behind this cache, which removes `Surrogate-Control` itself.
+    is_of_surrogate: bool,
 }
 
 /// The changes of a response that is waited for.
@@ -131,6 +160,7 @@ fn headers_of<'a>(request: &Request<'a>, client: &'a str, id: &'a [u8]) -> Heade
         },
         path: split_query(request.target).0,
         has_credentials: request.fields.value(names::AUTHORIZATION).is_some(),
+        is_of_surrogate: request.is_trusted && request.fields.contains("Surrogate-Capability"),
     }
 }
 
