@@ -103,9 +103,9 @@ pub(crate) async fn purge(
     }
     let engine = interface.handle.engine();
     let variants = request.variants(&interface).await?;
-    let scope_of_url =
-        |scheme, host: &[u8], target: &[u8]| engine.scope_of_url(scheme, host, target);
-    let scopes = request.scopes(scope_of_url, variants.as_deref())?;
+    let scopes_of_url =
+        |scheme, host: &[u8], target: &[u8]| engine.scopes_of_url(scheme, host, target);
+    let scopes = request.scopes(scopes_of_url, variants.as_deref())?;
     let strength = if request.soft {
         Strength::Soft
     } else {
@@ -220,20 +220,22 @@ impl PurgeRequest {
     /// Scopes of the request, limited to `variants` of its URL if given.
     fn scopes(
         &self,
-        scope_of_url: impl Fn(Scheme, &[u8], &[u8]) -> Scope,
+        scopes_of_url: impl Fn(Scheme, &[u8], &[u8]) -> Vec<Scope>,
         variants: Option<&[u64]>,
     ) -> Result<Vec<Scope>, Problem> {
         let mut scopes = Vec::new();
         for name in self.url.as_slice() {
-            match (scopes::url(name, &scope_of_url)?, variants) {
-                (Scope::Url { host, target }, Some(variants)) => {
-                    scopes.extend(variants.iter().map(|&variant| Scope::Variant {
-                        host: host.clone(),
-                        target: target.clone(),
-                        variant,
-                    }));
+            for scope in scopes::url(name, &scopes_of_url)? {
+                match (scope, variants) {
+                    (Scope::Url { host, target }, Some(variants)) => {
+                        scopes.extend(variants.iter().map(|&variant| Scope::Variant {
+                            host: host.clone(),
+                            target: target.clone(),
+                            variant,
+                        }));
+                    }
+                    (scope, _) => scopes.push(scope),
                 }
-                (scope, _) => scopes.push(scope),
             }
         }
         for name in self.prefix.as_slice() {
@@ -311,13 +313,15 @@ mod tests {
 
     fn scopes(json: Value) -> Result<Vec<Scope>, Problem> {
         let request: PurgeRequest = serde_json::from_value(json).expect("a request");
-        let scope_of_url = |_, host: &[u8], target: &[u8]| Scope::Url {
-            host: Bytes::copy_from_slice(host),
-            target: Bytes::copy_from_slice(target),
+        let scopes_of_url = |_, host: &[u8], target: &[u8]| {
+            vec![Scope::Url {
+                host: Bytes::copy_from_slice(host),
+                target: Bytes::copy_from_slice(target),
+            }]
         };
         let variants = request.variants_by_name()?;
         let variants = request.url_of_variants()?.map(|_| &variants[..]);
-        request.scopes(scope_of_url, variants)
+        request.scopes(scopes_of_url, variants)
     }
 
     #[test]

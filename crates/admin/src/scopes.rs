@@ -7,11 +7,11 @@ use microcache_policy::key::normal_host;
 
 use crate::problem::Problem;
 
-/// Returns the scope of a URL, in the form of its route's cache key.
-pub(crate) fn url(
+/// Returns what `scope_of_url` makes of a URL: its scopes, in the form of the cache keys of its routes.
+pub(crate) fn url<T>(
     name: &str,
-    scope_of_url: impl Fn(Scheme, &[u8], &[u8]) -> Scope,
-) -> Result<Scope, Problem> {
+    scope_of_url: impl Fn(Scheme, &[u8], &[u8]) -> T,
+) -> Result<T, Problem> {
     let at = read(name).map_err(of_field("url"))?;
     Ok(scope_of_url(at.scheme, &at.host, &at.target))
 }

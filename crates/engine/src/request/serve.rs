@@ -412,16 +412,21 @@ impl Engine {
     /// host may be in any case and have the scheme's default port.
     pub fn scope_of_url(&self, scheme: Scheme, host: &[u8], target: &[u8]) -> Scope {
         let request = Request::of_url(scheme, host, target);
-        let key = key_of(&request, &self.route(&request).rules);
-        let (host, target) = match key::url_of(&key) {
-            Some((_, host, path, query)) => (host, key::join_query(path, query)),
-            // Every key has them.
-            None => (host, target.to_vec()),
-        };
-        Scope::Url {
-            host: Bytes::copy_from_slice(host),
-            target: target.into(),
+        scope_on(self.route(&request), &request)
+    }
+
+    /// The purge scopes of all responses of a url: its query may be normalised in another way on each of the routes that
+    /// its requests may take.
+    pub fn scopes_of_url(&self, scheme: Scheme, host: &[u8], target: &[u8]) -> Vec<Scope> {
+        let request = Request::of_url(scheme, host, target);
+        let mut scopes = Vec::new();
+        for route in self.routes_of_url(&request) {
+            let scope = scope_on(route, &request);
+            if !scopes.contains(&scope) {
+                scopes.push(scope);
+            }
         }
+        scopes
     }
 
     /// The rules of the route with this number.
@@ -437,6 +442,19 @@ impl Engine {
     pub(crate) fn routes_of_url(&self, request: &Request<'_>) -> impl Iterator<Item = &Route> {
         let indices = self.find.all_of_url(request).into_iter();
         indices.map(|index| &self.routes[index])
+    }
+}
+
+fn scope_on(route: &Route, request: &Request<'_>) -> Scope {
+    let key = key_of(request, &route.rules);
+    let (host, target) = match key::url_of(&key) {
+        Some((_, host, path, query)) => (host, key::join_query(path, query)),
+        // Every key has them.
+        None => (request.host, request.target.to_vec()),
+    };
+    Scope::Url {
+        host: Bytes::copy_from_slice(host),
+        target: target.into(),
     }
 }
 

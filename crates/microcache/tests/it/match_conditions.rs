@@ -85,3 +85,30 @@ routes = [
     check("X-Real-IP: 192.0.2.1", "all");
     check("Forwarded: for=192.0.2.1", "all");
 }
+
+#[test]
+fn a_purge_of_a_url_takes_the_entries_of_all_its_routes() {
+    let origin = Origin::start();
+    let proxy = Proxy::with_config(&format!(
+        r#"
+origin = "{}"
+purge_from = ["127.0.0.1"]
+routes = [
+    {{ match = {{ cookie = "beta=1" }}, ignore_cookies = "beta", key = {{ query = {{ ignore = ["utm_*"] }} }} }},
+]
+"#,
+        origin.url()
+    ));
+    let page = Reply::new(200).with("Cache-Control: max-age=60");
+    origin.on("/").reply(page.clone().body("beta"));
+    origin.on("/?utm_source=a").reply(page.body("live"));
+    let both = || {
+        proxy.get("/?utm_source=a").assert_is(200, "live");
+        let beta = proxy.get_with("/?utm_source=a", &["Cookie: beta=1"]);
+        beta.assert_is(200, "beta");
+        (origin.count("/?utm_source=a"), origin.count("/"))
+    };
+    assert_eq!((both(), both()), ((1, 1), (1, 1)));
+    assert_eq!(proxy.send("PURGE", "/?utm_source=a", &[]).status, 200);
+    assert_eq!(both(), (2, 2));
+}

@@ -24,9 +24,12 @@ impl Condition {
     /// Returns whether it holds for a request.
     pub fn holds(&self, fields: Fields<'_>, path_and_query: &[u8]) -> bool {
         match self.part {
-            Part::Header => fields
-                .iter()
-                .any(|(name, value)| self.is_field(name) && self.accepts(value)),
+            Part::Header => match self.name.strip_suffix('*') {
+                Some(beginning) => fields
+                    .iter()
+                    .any(|(name, value)| begins(name, beginning) && self.accepts(value)),
+                None => fields.all(&self.name).any(|value| self.accepts(value)),
+            },
             Part::Cookie => fields
                 .all("cookie")
                 .flat_map(cookies::in_any_reading)
@@ -39,15 +42,6 @@ impl Condition {
                     .flat_map(query::in_any_reading)
                     .any(|(name, value)| self.is_parameter(name, value))
             }
-        }
-    }
-
-    fn is_field(&self, name: &[u8]) -> bool {
-        match self.name.strip_suffix('*') {
-            Some(beginning) => name
-                .get(..beginning.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(beginning.as_bytes())),
-            None => name.eq_ignore_ascii_case(self.name.as_bytes()),
         }
     }
 
@@ -70,6 +64,11 @@ impl Condition {
             .as_ref()
             .is_none_or(|wanted| glob::matches(wanted.as_bytes(), value))
     }
+}
+
+fn begins(name: &[u8], beginning: &str) -> bool {
+    name.get(..beginning.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(beginning.as_bytes()))
 }
 
 fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {

@@ -46,9 +46,9 @@ impl Routing {
     }
 
     #[inline]
-    fn is_ambiguous(&self, request: &Request<'_>) -> bool {
+    fn is_ambiguous(&self, request: &Request<'_>, input: &MatchInput<'_>) -> bool {
         self.by_path
-            && !is_plain(split_query(request.target).0)
+            && input.raw_path().is_some_and(|path| !is_plain(path))
             && self.ambiguous(request).is_some()
     }
 
@@ -114,11 +114,14 @@ impl Routing {
 
 impl FindRoute for Routing {
     fn find(&self, request: &Request<'_>) -> RouteMatch {
-        let route = match self.routes.len() {
-            1 => 0,
-            _ => self.first(&self.input(request)),
+        // A single route takes everything, whatever the path is read as.
+        let (route, is_ambiguous) = if self.routes.len() == 1 {
+            (0, false)
+        } else {
+            let input = self.input(request);
+            (self.first(&input), self.is_ambiguous(request, &input))
         };
-        let bypass = if self.is_ambiguous(request) {
+        let bypass = if is_ambiguous {
             Some(Bypass::Path)
         } else {
             let holds = self.routes[route].bypasses(request.fields, request.target);

@@ -57,9 +57,9 @@ impl Shared {
             let text = "This address may not purge.";
             return Some(Err(pages::not_purged(403, text, now)));
         }
-        let scope_of_url =
-            |host: &[u8], target: &[u8]| self.engine.scope_of_url(request.scheme, host, target);
-        let read = request::read(request, scope_of_url);
+        let scopes_of_url =
+            |host: &[u8], target: &[u8]| self.engine.scopes_of_url(request.scheme, host, target);
+        let read = request::read(request, scopes_of_url);
         Some(
             read.map(|named| AuthorizedPurge { named })
                 .map_err(|refusal| pages::not_purged(400, &refusal.to_string(), now)),

@@ -80,12 +80,12 @@ pub(super) fn is_purge(method: &Method) -> bool {
 /// nothing is guessed.
 pub(super) fn read(
     request: &Request<'_>,
-    scope_of_url: impl Fn(&[u8], &[u8]) -> Scope,
+    scopes_of_url: impl Fn(&[u8], &[u8]) -> Vec<Scope>,
 ) -> Result<Vec<(Scope, Strength)>, PurgeRequestError> {
     let is_soft = is_soft(request.fields)?;
     let mut named = match tags(request.fields)? {
         Some(named) => named,
-        None => locations(request, scope_of_url)?
+        None => locations(request, scopes_of_url)?
             .into_iter()
             .map(|scope| (scope, Strength::Hard))
             .collect(),
@@ -170,7 +170,7 @@ fn names(
 /// Parses the URLs.
 fn locations(
     request: &Request<'_>,
-    scope_of_url: impl Fn(&[u8], &[u8]) -> Scope,
+    scopes_of_url: impl Fn(&[u8], &[u8]) -> Vec<Scope>,
 ) -> Result<Vec<Scope>, PurgeRequestError> {
     let hosts = hosts(request)?;
     let urls = urls(request)?;
@@ -186,10 +186,12 @@ fn locations(
     };
     Ok(hosts
         .into_iter()
-        .map(|host| match &urls {
-            UrlMatch::All => Scope::Host(host.into()),
-            UrlMatch::One(target) => scope_of_url(&host, target),
-            UrlMatch::Beginning(path) => Scope::prefixed(host.into(), Bytes::copy_from_slice(path)),
+        .flat_map(|host| match &urls {
+            UrlMatch::All => vec![Scope::Host(host.into())],
+            UrlMatch::One(target) => scopes_of_url(&host, target),
+            UrlMatch::Beginning(path) => {
+                vec![Scope::prefixed(host.into(), Bytes::copy_from_slice(path))]
+            }
         })
         .collect())
 }
@@ -293,9 +295,11 @@ mod tests {
             fields: Fields::new(fields.as_bytes()),
             ..Request::of_url(Scheme::Http, b"Own.example:80", target.as_bytes())
         };
-        read(&request, |host, target| Scope::Url {
-            host: Bytes::copy_from_slice(host),
-            target: Bytes::copy_from_slice(target),
+        read(&request, |host, target| {
+            vec![Scope::Url {
+                host: Bytes::copy_from_slice(host),
+                target: Bytes::copy_from_slice(target),
+            }]
         })
     }
 
