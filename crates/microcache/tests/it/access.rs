@@ -205,6 +205,39 @@ fn a_silent_authentication_server_holds_back_a_bounded_number() {
 }
 
 #[test]
+fn identical_requests_ask_the_authentication_server_once() {
+    let (origin, server) = (origin(), Origin::start());
+    let proxy = Proxy::with_config(&format!(
+        "origin = \"{}\"\nforward_auth = {{ url = \"{}/verify\", timeout = \"30s\", cache = \"1m\" }}\n",
+        origin.url(),
+        server.url()
+    ));
+    let gate = Gate::default();
+    let held = gate.clone();
+    server
+        .on("/verify")
+        .answer(move |seen| match seen.field("cookie") {
+            Some("sid=ann") => Reply::new(200).body("").after(&held),
+            _ => Reply::new(403).body(""),
+        });
+    let ann = || proxy.ask_with("/", &["Cookie: sid=ann"]);
+    let mut waiting = [ann(), ann(), ann()];
+    eventually("one of them asks", || {
+        (server.count("/verify") == 1).then_some(())
+    });
+    proxy.settle();
+    // The question about another visitor waits for none of theirs.
+    assert_eq!(proxy.get_with("/", &["Cookie: sid=bob"]).status, 403);
+    assert_eq!(server.count("/verify"), 2);
+    gate.open();
+    for client in &mut waiting {
+        assert_eq!(client.response().status, 200);
+    }
+    assert_eq!(ann().response().status, 200);
+    assert_eq!(server.count("/verify"), 2);
+}
+
+#[test]
 fn a_tunnel_begins_once_it_is_admitted() {
     let (origin, server) = (origin(), Origin::start());
     let proxy = Proxy::with_config(&format!(
