@@ -35,6 +35,7 @@ fuzz_target!(|input: Input| {
         ttl,
         detail: detail.map(|index| one_of(Detail::ALL, index)),
         coding: None,
+        is_hidden: false,
     };
     let mut written = Vec::new();
     status.write(&mut written);
