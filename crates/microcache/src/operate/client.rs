@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use ureq::Agent;
 use ureq::http::Response;
+use ureq::{Agent, RequestBuilder};
 
 use crate::cli::AdminAddress;
 
@@ -57,29 +57,28 @@ impl Client {
         for (name, value) in parameters {
             request = request.query(name, value);
         }
-        if let Some(authorization) = &self.authorization {
-            request = request.header("Authorization", authorization);
-        }
-        self.answer(request.call())
+        self.answer(self.authorized(request).call())
     }
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value, RequestError> {
-        let mut request = self
+        let request = self
             .agent
             .post(format!("{}{path}", self.admin))
             .header("Content-Type", "application/json");
-        if let Some(authorization) = &self.authorization {
-            request = request.header("Authorization", authorization);
-        }
-        self.answer(request.send(body.to_string()))
+        self.answer(self.authorized(request).send(body.to_string()))
     }
 
     pub(crate) fn delete(&self, path: &str) -> Result<Value, RequestError> {
-        let mut request = self.agent.delete(format!("{}{path}", self.admin));
-        if let Some(authorization) = &self.authorization {
-            request = request.header("Authorization", authorization);
+        let request = self.agent.delete(format!("{}{path}", self.admin));
+        self.answer(self.authorized(request).call())
+    }
+
+    /// Adds the secret, if there is one.
+    fn authorized<Body>(&self, request: RequestBuilder<Body>) -> RequestBuilder<Body> {
+        match &self.authorization {
+            Some(authorization) => request.header("Authorization", authorization),
+            None => request,
         }
-        self.answer(request.call())
     }
 
     fn answer(

@@ -8,7 +8,7 @@ use microcache_policy::readings::readings;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Glob {
     text: String,
-    /// Where the first star stands, and the last.
+    /// Positions of the first star and of the last.
     stars: Option<(usize, usize)>,
     /// The other readings of the text: `/caf%C3%A9/*` matches the decoded path as well.
     readings: Vec<Vec<u8>>,

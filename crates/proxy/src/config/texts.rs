@@ -12,7 +12,7 @@ pub(super) struct Texts {
     /// The name of each file, and where its text begins.
     files: Vec<(String, usize)>,
     text: String,
-    /// Where each line begins.
+    /// Beginnings of the lines.
     lines: Vec<usize>,
     variables: Vec<Variable>,
 }

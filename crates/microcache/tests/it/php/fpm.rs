@@ -66,7 +66,7 @@ impl Fpm {
         }
     }
 
-    /// Where it listens.
+    /// The socket that it listens on.
     pub(crate) fn socket(&self) -> String {
         self.folder.file("fpm.sock")
     }

@@ -21,7 +21,7 @@ enum Kind {
     Php { _fpm: Fpm, record: String },
 }
 
-/// What stands for the placeholders of a configuration.
+/// Values of the placeholders of a configuration.
 pub(super) struct Places {
     root: String,
     php: String,
