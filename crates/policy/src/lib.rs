@@ -12,6 +12,7 @@ pub mod cookies;
 pub mod date;
 pub mod detail;
 pub mod dictionaries;
+pub mod edge;
 pub mod etag;
 pub mod explain;
 pub mod field_block;

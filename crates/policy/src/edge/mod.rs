@@ -1,0 +1,15 @@
+//! Edge side includes: the tags of a page, and what they ask for.
+//!
+//! ESI's `<esi:include>`, `<esi:remove>`, `<esi:comment>` and `<!--esi … -->`, and of SSI `<!--# include -->` and
+//! `<!--# block -->`. There are no variables, functions and conditions: a page may contain text of strangers. Start at
+//! [`Cutter`].
+
+mod attributes;
+mod cutter;
+mod entities;
+mod include;
+mod server_side;
+mod tag;
+
+pub use cutter::{Cut, Cutter, LONGEST_TAG};
+pub use include::Include;
