@@ -3,8 +3,8 @@
 use memchr::{memchr, memchr2, memmem};
 
 use super::include::Include;
-use super::server_side::{self, Directive, block};
-use super::tag::{Tag, length};
+use super::server_side::{self, SsiDirective, block};
+use super::tag::{EsiTag, length};
 
 /// The longest tag, and the longest block of SSI. One that does not end within it is left out.
 pub const LONGEST_TAG: usize = 8192;
@@ -77,7 +77,7 @@ const MARKERS: [(&[u8], Marker); 6] = [
 const END_OF_DATA: &[u8] = b"]]>";
 
 /// A place where markup begins, or may begin once more bytes are there.
-enum Found {
+enum NextMarker {
     Marker(usize, Marker),
     Beginning(usize),
     Nothing,
@@ -96,15 +96,15 @@ impl Cutter {
 
     fn page(&mut self, input: &[u8], is_last: bool) -> Cut {
         match self.find(input) {
-            Found::Marker(0, marker) => self.markup(input, is_last, marker),
-            Found::Beginning(0) if !is_last => Cut::Incomplete,
-            Found::Marker(at, _) => Cut::Text(at),
-            Found::Beginning(at) if !is_last => Cut::Text(at),
-            Found::Beginning(_) | Found::Nothing => Cut::Text(input.len()),
+            NextMarker::Marker(0, marker) => self.markup(input, is_last, marker),
+            NextMarker::Beginning(0) if !is_last => Cut::Incomplete,
+            NextMarker::Marker(at, _) => Cut::Text(at),
+            NextMarker::Beginning(at) if !is_last => Cut::Text(at),
+            NextMarker::Beginning(_) | NextMarker::Nothing => Cut::Text(input.len()),
         }
     }
 
-    fn find(&self, input: &[u8]) -> Found {
+    fn find(&self, input: &[u8]) -> NextMarker {
         let mut at = 0;
         loop {
             let rest = &input[at..];
@@ -114,16 +114,16 @@ impl Cutter {
                 memchr(b'<', rest)
             };
             let Some(skipped) = next else {
-                return Found::Nothing;
+                return NextMarker::Nothing;
             };
             at += skipped;
             let rest = &input[at..];
             let mut markers = MARKERS.iter();
             if let Some((_, marker)) = markers.find(|(text, _)| rest.starts_with(text)) {
-                return Found::Marker(at, *marker);
+                return NextMarker::Marker(at, *marker);
             }
             if MARKERS.iter().any(|(text, _)| text.starts_with(rest)) {
-                return Found::Beginning(at);
+                return NextMarker::Beginning(at);
             }
             at += 1;
         }
@@ -160,7 +160,7 @@ impl Cutter {
         let Some(inside) = input[b"<esi:".len()..length].strip_suffix(b">") else {
             return omitted(length, true);
         };
-        let tag = Tag::read(inside);
+        let tag = EsiTag::read(inside);
         match tag.name {
             b"include" => include(length, Include::of_esi(tag.attributes())),
             b"comment" => omitted(length, !tag.is_closed),
@@ -175,10 +175,11 @@ impl Cutter {
     fn directive(&mut self, input: &[u8], is_last: bool) -> Cut {
         let window = window(input);
         let is_cut_off = !is_last && input.len() < LONGEST_TAG;
-        let Some(directive) = Directive::read(window) else {
-            return match is_cut_off {
-                true => Cut::Incomplete,
-                false => omitted(window.len(), true),
+        let Some(directive) = SsiDirective::read(window) else {
+            return if is_cut_off {
+                Cut::Incomplete
+            } else {
+                omitted(window.len(), true)
             };
         };
         match directive.name {
@@ -195,9 +196,10 @@ impl Cutter {
             }
             b"block" => {
                 let Some((text, length)) = block(&window[directive.length..]) else {
-                    return match is_cut_off {
-                        true => Cut::Incomplete,
-                        false => omitted(directive.length, true),
+                    return if is_cut_off {
+                        Cut::Incomplete
+                    } else {
+                        omitted(directive.length, true)
                     };
                 };
                 let name = directive.parameter(b"name");
@@ -230,7 +232,7 @@ impl Cutter {
                 let Some(length) = end_of_tag(rest, is_last) else {
                     return Cut::Incomplete;
                 };
-                let tag = Tag::read(&rest[b"<esi:".len()..length - 1]);
+                let tag = EsiTag::read(&rest[b"<esi:".len()..length - 1]);
                 if tag.name == b"remove" && !tag.is_closed {
                     self.place = Place::Removed(depth + 1);
                 }

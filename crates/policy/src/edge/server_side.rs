@@ -6,7 +6,7 @@ use super::attributes::{Attribute, attributes};
 
 /// A directive, without its brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Directive<'a> {
+pub(super) struct SsiDirective<'a> {
     pub(super) name: &'a [u8],
     parameters: &'a [u8],
     /// Bytes with the brackets.
@@ -16,7 +16,7 @@ pub(super) struct Directive<'a> {
 pub(super) const BEGINNING: &[u8] = b"<!--#";
 const END: &[u8] = b"-->";
 
-impl<'a> Directive<'a> {
+impl<'a> SsiDirective<'a> {
     /// Reads the directive at the front of `text`; `None` if it does not end.
     pub(super) fn read(text: &'a [u8]) -> Option<Self> {
         let inside = text.strip_prefix(BEGINNING)?;
@@ -49,7 +49,7 @@ pub(super) fn block(text: &[u8]) -> Option<(&[u8], usize)> {
     let mut at = 0;
     loop {
         at += memmem::find(&text[at..], BEGINNING)?;
-        let directive = Directive::read(&text[at..])?;
+        let directive = SsiDirective::read(&text[at..])?;
         if directive.name == b"endblock" {
             return Some((&text[..at], at + directive.length));
         }

@@ -4,13 +4,13 @@ use super::attributes::{Attribute, attributes};
 
 /// A tag, without its brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tag<'a> {
+pub(super) struct EsiTag<'a> {
     pub(super) name: &'a [u8],
     attributes: &'a [u8],
     pub(super) is_closed: bool,
 }
 
-impl<'a> Tag<'a> {
+impl<'a> EsiTag<'a> {
     /// Reads the text between `<esi:` and `>`.
     pub(super) fn read(text: &'a [u8]) -> Self {
         let (text, is_closed) = match text.strip_suffix(b"/") {
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn names_are_letters() {
         let tag = |text: &'static str| {
-            let tag = Tag::read(text.as_bytes());
+            let tag = EsiTag::read(text.as_bytes());
             (tag.name.escape_ascii().to_string(), tag.is_closed)
         };
         assert_eq!(tag("include src=/a /"), ("include".to_owned(), true));
