@@ -65,6 +65,7 @@ mod compact_lifetime;
 mod directives;
 mod encoding;
 mod freshness;
+mod reference;
 mod targeted;
 mod text_table;
 
