@@ -9,7 +9,9 @@ mod cutter;
 mod entities;
 mod include;
 mod server_side;
+mod surrogate;
 mod tag;
 
 pub use cutter::{Cut, Cutter, LONGEST_TAG};
 pub use include::Include;
+pub use surrogate::{CAPABILITY, announces_tags, remove_announcement};
