@@ -7,11 +7,13 @@
 mod attributes;
 mod cutter;
 mod entities;
+mod fragment_paths;
 mod include;
 mod server_side;
 mod surrogate;
 mod tag;
 
 pub use cutter::{Cut, Cutter, LONGEST_TAG};
+pub use fragment_paths::{FragmentPaths, FragmentRefusal};
 pub use include::Include;
 pub use surrogate::{CAPABILITY, announces_tags, remove_announcement};
