@@ -74,6 +74,12 @@ impl Include {
     pub fn fallback(&self) -> &[u8] {
         &self.fallback
     }
+
+    /// Memory used, in bytes.
+    pub(super) fn heap_size(&self) -> usize {
+        let alternative = self.alternative.as_ref().map_or(0, Vec::capacity);
+        size_of::<Self>() + self.source.capacity() + alternative + self.fallback.capacity()
+    }
 }
 
 /// Decodes a URL in an attribute; `None` if it is empty, or contains spaces or control characters.
