@@ -1,10 +1,12 @@
-//! Edge side includes: the tags of a page, and what they ask for.
+//! Edge side includes: the tags of a page, and the fragments that they ask for.
 //!
 //! ESI's `<esi:include>`, `<esi:remove>`, `<esi:comment>` and `<!--esi … -->`, and of SSI `<!--# include -->` and
 //! `<!--# block -->`. There are no variables, functions and conditions: a page may contain text of strangers. Start at
-//! [`Cutter`].
+//! [`PagePieces`], which divides a page; [`Cutter`] finds the tags. An origin announces them ([`announces_tags`]), and
+//! [`FragmentPaths`] decides which fragments are fetched. A composed page has the [`ComposedLifetime`] of all its parts.
 
 mod attributes;
+mod composed_lifetime;
 mod cutter;
 mod entities;
 mod fragment_paths;
@@ -14,6 +16,7 @@ mod server_side;
 mod surrogate;
 mod tag;
 
+pub use composed_lifetime::ComposedLifetime;
 pub use cutter::{Cut, Cutter, LONGEST_TAG};
 pub use fragment_paths::{FragmentPaths, FragmentRefusal};
 pub use include::Include;
