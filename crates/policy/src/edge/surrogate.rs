@@ -3,6 +3,7 @@
 use memchr::memchr;
 
 use crate::fields::{Fields, FieldsBuf};
+use crate::targeted::SURROGATE_CONTROL;
 
 /// The value of `Surrogate-Capability` in requests whose responses may have tags. It is constant, so it needs no place
 /// in keys.
@@ -10,7 +11,6 @@ pub const CAPABILITY: &str = "microcache=\"ESI/1.0\"";
 
 /// The name of this surrogate, for directives that name their recipient.
 const DEVICE: &[u8] = b"microcache";
-const CONTROL: &str = "surrogate-control";
 const LANGUAGE: &[u8] = b"ESI/1.0";
 
 /// A directive `content="LANGUAGE LANGUAGE";RECIPIENT`.
@@ -67,7 +67,7 @@ impl<'a> ContentDirective<'a> {
 
 /// Returns true if a response announces tags to this surrogate.
 pub fn announces_tags(response: Fields<'_>) -> bool {
-    let mut members = response.members(CONTROL);
+    let mut members = response.members(SURROGATE_CONTROL);
     members.any(|member| ContentDirective::read(member).is_some_and(ContentDirective::has_tags))
 }
 
@@ -76,16 +76,16 @@ pub fn remove_announcement(response: &mut FieldsBuf) {
     if !announces_tags(response.fields()) {
         return;
     }
-    let members = response.fields().members(CONTROL);
+    let members = response.fields().members(SURROGATE_CONTROL);
     let left: Vec<Vec<u8>> = members
         .filter_map(|member| match ContentDirective::read(member) {
             Some(content) => content.without_tags(),
             None => Some(member.to_vec()),
         })
         .collect();
-    response.remove(CONTROL);
+    response.remove(SURROGATE_CONTROL);
     if !left.is_empty() {
-        response.push("Surrogate-Control", left.join(&b", "[..]));
+        response.push(SURROGATE_CONTROL, left.join(&b", "[..]));
     }
 }
 
