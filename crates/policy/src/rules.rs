@@ -1,6 +1,7 @@
 //! The operator's settings for a route, where HTTP leaves a choice.
 
 use crate::coding::Coding;
+use crate::edge::EdgeMode;
 use crate::field_edits::FieldEdit;
 use crate::patterns::{FieldPatterns, Patterns};
 use crate::time::Millis;
@@ -65,6 +66,8 @@ pub struct Rules {
     pub key: KeyRules,
     /// Compression. If it is on, the origin is asked for the identity coding.
     pub compress: Compress,
+    /// The treatment of the tags of edge side includes.
+    pub edge: EdgeMode,
 }
 
 impl Default for Rules {
@@ -94,6 +97,7 @@ impl Default for Rules {
             obeys_client: false,
             key: KeyRules::default(),
             compress: Compress::default(),
+            edge: EdgeMode::default(),
         }
     }
 }

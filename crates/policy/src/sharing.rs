@@ -7,6 +7,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::edge::EdgeMode;
 use crate::patterns::Patterns;
 use crate::rules::{Query, Rules, SetCookie};
 
@@ -74,6 +75,12 @@ fn of_sharing(rules: &Rules) -> Vec<u8> {
         out.extend(b"set");
         let names = request.set_fields.iter().map(|edit| lower(&edit.name));
         push_names(&mut out, names.collect());
+    }
+    // A page that was stored for composing must not be sent as it is.
+    match rules.edge {
+        EdgeMode::Off => {}
+        EdgeMode::Announced => out.extend(b"edge"),
+        EdgeMode::Always => out.extend(b"edge always"),
     }
     if let Some(route) = &key.route {
         out.extend(b"route");
@@ -156,6 +163,14 @@ mod tests {
             },
             Rules {
                 targeted: Vec::new(),
+                ..Rules::default()
+            },
+            Rules {
+                edge: EdgeMode::Announced,
+                ..Rules::default()
+            },
+            Rules {
+                edge: EdgeMode::Always,
                 ..Rules::default()
             },
             with_request(RequestRules {

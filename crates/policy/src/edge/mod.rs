@@ -2,8 +2,9 @@
 //!
 //! ESI's `<esi:include>`, `<esi:remove>`, `<esi:comment>` and `<!--esi … -->`, and of SSI `<!--# include -->` and
 //! `<!--# block -->`. There are no variables, functions and conditions: a page may contain text of strangers. Start at
-//! [`PagePieces`], which divides a page; [`Cutter`] finds the tags. An origin announces them ([`announces_tags`]), and
-//! [`FragmentPaths`] decides which fragments are fetched. A composed page has the [`ComposedLifetime`] of all its parts.
+//! [`PagePieces`], which divides a page; [`Cutter`] finds the tags. An origin announces them ([`announces_tags`]),
+//! [`EdgeMode`] decides where they count, and [`FragmentPaths`] which fragments are fetched. A composed page has the
+//! [`ComposedLifetime`] of all its parts.
 
 mod attributes;
 mod composed_lifetime;
@@ -11,6 +12,7 @@ mod cutter;
 mod entities;
 mod fragment_paths;
 mod include;
+mod mode;
 mod pieces;
 mod server_side;
 mod surrogate;
@@ -20,5 +22,6 @@ pub use composed_lifetime::ComposedLifetime;
 pub use cutter::{Cut, Cutter, LONGEST_TAG};
 pub use fragment_paths::{FragmentPaths, FragmentRefusal};
 pub use include::Include;
+pub use mode::EdgeMode;
 pub use pieces::{MOST_FRAGMENTS, PagePiece, PagePieces};
 pub use surrogate::{CAPABILITY, announces_tags, remove_announcement};

@@ -27,7 +27,7 @@ pub const MOST_FRAGMENTS: usize = 64;
 
 impl PagePieces {
     /// Divides a complete page; `None` if it has no tags.
-    pub fn of(body: &[u8]) -> Option<Box<Self>> {
+    pub fn of(body: &[u8]) -> Option<Self> {
         let mut pieces = Self::default();
         let (mut cutter, mut at, mut is_plain) = (Cutter::default(), 0, true);
         let mut holes = 0;
@@ -60,7 +60,7 @@ impl PagePieces {
             };
         }
         pieces.pieces.shrink_to_fit();
-        (!is_plain).then(|| Box::new(pieces))
+        (!is_plain).then_some(pieces)
     }
 
     /// Adds text to the text before it, if that ends where it begins.
