@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use microcache_policy::edge::PagePieces;
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{CompactLifetime, Fields, Lifetime, Millis, Rules, Time};
 use once_cell::race::OnceBox;
@@ -64,6 +65,8 @@ struct RareParts {
     varies: Option<VarySelection>,
     /// Surrogate keys, for purges by tag.
     tags: TagNumbers,
+    /// Parts of a page with tags.
+    pieces: Option<Arc<PagePieces>>,
     /// See [`Stored::purges_known`].
     purges_known: Option<Box<LogPositions>>,
     /// Notes about the key, and its other variants, if the response leads the object of a key.
@@ -90,6 +93,7 @@ static NO_PARTS: RareParts = RareParts {
     content: None,
     varies: None,
     tags: TagNumbers::NONE,
+    pieces: None,
     purges_known: None,
     notes: None,
     others: None,
@@ -156,6 +160,13 @@ impl Stored {
     #[must_use]
     pub fn with_tags(mut self, tags: TagNumbers) -> Self {
         self.change(|head| head.change_rare(|rare| rare.tags = tags));
+        self
+    }
+
+    /// Sets the parts of a page whose tags are replaced. They are offsets in its body.
+    #[must_use]
+    pub fn with_pieces(mut self, pieces: Option<Arc<PagePieces>>) -> Self {
+        self.change(|head| head.change_rare(|rare| rare.pieces = pieces));
         self
     }
 
@@ -309,6 +320,12 @@ impl Stored {
     /// Surrogate keys, for purges by tag.
     pub fn tags(&self) -> &TagNumbers {
         &self.rare().tags
+    }
+
+    /// Parts of a page whose tags are replaced.
+    #[inline]
+    pub fn pieces(&self) -> Option<&Arc<PagePieces>> {
+        self.head().rare.as_ref()?.pieces.as_ref()
     }
 
     /// Position in each copy of the shared purge log up to which purges were known before the response was
@@ -492,6 +509,7 @@ impl Stored {
             + apart
             + rare.varies.as_ref().map_or(0, VarySelection::heap_size)
             + rare.tags.heap_size()
+            + rare.pieces.as_ref().map_or(0, |pieces| pieces.heap_size())
     }
 
     #[inline]
@@ -620,6 +638,7 @@ impl RareParts {
             && self.content.is_none()
             && self.varies.is_none()
             && self.tags.is_empty()
+            && self.pieces.is_none()
             && self.purges_known.is_none()
             && self.notes.is_none()
             && self.others.is_none()
@@ -634,6 +653,7 @@ impl RareParts {
             + self.content.as_ref().map_or(0, Content::heap_size)
             + self.varies.as_ref().map_or(0, VarySelection::heap_size)
             + self.tags.heap_size()
+            + self.pieces.as_ref().map_or(0, |pieces| pieces.heap_size())
     }
 }
 

@@ -160,3 +160,26 @@ fn only_a_varying_response_has_a_selection() {
         (&b"accept-language"[..], &b"de"[..])
     );
 }
+
+#[test]
+fn copies_of_a_page_share_its_pieces() {
+    let body = b"a<esi:include src=\"/b\"/>c";
+    let one = stored(body);
+    assert!(one.pieces().is_none());
+    let (weight, size) = (one.weight(), one.own_size());
+    let pieces = PagePieces::of(body).map(Arc::new);
+    let one = one.with_pieces(pieces.clone());
+    let copies = [
+        one.with_lifetime(lifetime()),
+        one.with_fields(Fields::default()),
+        one.with_body(one.content()),
+    ];
+    for copy in copies {
+        let is_same = copy.pieces().zip(pieces.as_ref());
+        assert!(is_same.is_some_and(|(copy, one)| Arc::ptr_eq(copy, one)));
+    }
+    let extra = pieces.map_or(0, |pieces| pieces.heap_size());
+    assert_eq!(one.own_size(), size + extra);
+    assert!(one.weight() >= weight + extra);
+    assert!(one.with_pieces(None).head().rare.is_none());
+}
