@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use microcache_policy::{Detail, Millis, OriginView, Time};
+use microcache_policy::{Detail, Millis, OriginView, Rules, Time};
 use microcache_store::encoding::RecordHead;
 use microcache_store::{
     ApplicationPage, FetchClaim, Hit, LogPositions, Memory, Stored, TierEntry, TierReply,
@@ -13,6 +13,7 @@ use super::Cache;
 use super::flight::Leader;
 use super::rule::{EntryNames, RuleSubject};
 use super::rules::{Covered, Since};
+use crate::request::divide::divided;
 
 /// The time, in milliseconds, that a tier's record of other variants is trusted after it was
 /// written.
@@ -91,7 +92,7 @@ impl Cache {
         if self.is_tier_entry_purged(key, &mut stored) || !is_usable(&stored) {
             return None;
         }
-        let hit = Memory::detached_hit(stored);
+        let hit = Memory::detached_hit(divided(stored, request.rules));
         // An open file is as near as memory.
         if hit.body().is_some() && !self.is_purged(key, &hit) {
             self.flights.unless_purged(key, purges, || {
@@ -113,7 +114,9 @@ impl Cache {
             TierScope::InSharedTiers => self.tiers.find_shared(leader.key(), request).await,
         };
         match lookup {
-            TierReply::Found(found) => TierSearch::Found(Box::new(self.found(leader.key(), found))),
+            TierReply::Found(found) => {
+                TierSearch::Found(Box::new(self.found(leader.key(), found, request.rules)))
+            }
             TierReply::Missing(turn, others) => {
                 self.learn_from_others(leader, others);
                 TierSearch::Missing(turn)
@@ -128,7 +131,7 @@ impl Cache {
         request: &OriginView<'_>,
     ) -> Option<TierHit> {
         let found = self.tiers.look(key, request).await?;
-        Some(self.found(key, found)).filter(|found| !found.is_purged)
+        Some(self.found(key, found, request.rules)).filter(|found| !found.is_purged)
     }
 
     /// Searches the shared tiers without claiming the fetch.
@@ -138,7 +141,7 @@ impl Cache {
         request: &OriginView<'_>,
     ) -> Option<TierHit> {
         let found = self.tiers.look_shared(key, request).await?;
-        Some(self.found(key, found)).filter(|found| !found.is_purged)
+        Some(self.found(key, found, request.rules)).filter(|found| !found.is_purged)
     }
 
     /// Claims the revalidation of a response found in a shared tier.
@@ -166,8 +169,9 @@ impl Cache {
         });
     }
 
-    fn found(&self, key: &[u8], mut found: TierEntry) -> TierHit {
+    fn found(&self, key: &[u8], mut found: TierEntry, rules: &Rules) -> TierHit {
         let is_purged = self.is_tier_entry_purged(key, &mut found.stored);
+        found.stored = divided(found.stored, rules);
         TierHit { found, is_purged }
     }
 

@@ -17,6 +17,7 @@ use super::{Fill, PushResult, Unwanted};
 use crate::body::{Body, BodyError, Frame};
 use crate::cache::flight::{Filling, Leader};
 use crate::cache::{Cache, ChangeKind};
+use crate::request::divide::divided;
 use crate::request::encoded::with_encodings_of;
 use crate::request::route::{Clients, Route};
 use crate::request::serve::Engine;
@@ -240,6 +241,7 @@ impl<'a> FillPump<'a> {
                 let stored = with_body(filling.fill.collect());
                 let room = cache.largest_in_memory();
                 let stored = with_encodings_of(rules, stored, before.as_ref(), room);
+                let stored = divided(stored, rules);
                 let kind = ChangeKind::Stored;
                 cache.commit(&leader, stored, &request, self.claimed, kind);
                 filling.fill.finish(end);

@@ -5,6 +5,7 @@ use microcache_store::{Hit, Memory, Stored};
 
 use crate::body::Body;
 use crate::origin::{ExchangeTimes, OriginResponse};
+use crate::request::divide::divided;
 use crate::request::serve::Engine;
 use crate::request::store_response::{StorableHead, complete, judge};
 
@@ -44,13 +45,14 @@ impl Engine {
         if reuse(&lifetime, facts, now) != Reuse::Fresh {
             return None;
         }
-        Some(Memory::detached_hit(Stored::new(
+        let stored = Stored::new(
             key,
             response.status,
             fields.fields(),
             page.body.into(),
             lifetime,
             now,
-        )))
+        );
+        Some(Memory::detached_hit(divided(stored, &route.rules)))
     }
 }

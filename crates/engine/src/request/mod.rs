@@ -3,6 +3,7 @@
 mod application_page;
 mod coalesce;
 mod direct;
+pub(crate) mod divide;
 pub(crate) mod encoded;
 pub(crate) mod failure;
 mod fetch;

@@ -20,6 +20,7 @@ use crate::fill::{Fill, FillReader};
 use crate::message::{ForwardedRequest, Response};
 use crate::origin::{ExchangeTimes, OriginResponse};
 use crate::outcome::Outcome;
+use crate::request::divide::divided_as;
 use crate::request::encoded::{confirmed, named_by_origin, note_compression};
 use crate::request::respond::{Reusable, usable_for};
 use crate::request::route::Route;
@@ -207,7 +208,7 @@ impl Engine {
             .with_vary(vary, &selection)
             .with_tags(tags)
             .with_cost(stored.cost());
-        confirmed(rules, renewed, stored)
+        divided_as(stored, confirmed(rules, renewed, stored), rules)
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod asking;
 mod compression;
+mod edge;
 mod for_one;
 mod large;
 mod once;
