@@ -311,10 +311,11 @@ VERSIONS = {
 
 
 def version(name):
-    """The first line that a program prints about itself, and its source."""
+    """The first line with a number that a program prints about itself, and its source: siege begins with others."""
     words = VERSIONS[name]
     try:
         done = subprocess.run(peers.command(words), cwd=ROOT, capture_output=True, text=True)
     except OSError:
         return "unknown", peers.source(words)
-    return ((done.stdout + done.stderr).strip().splitlines() or ["unknown"])[0], peers.source(words)
+    lines = (line for line in (done.stdout + done.stderr).splitlines() if any(map(str.isdigit, line)))
+    return next(lines, "unknown").strip(), peers.source(words)
