@@ -47,6 +47,8 @@ pub enum NotCompressed {
     NotCompressible(NotCompressible),
     /// It is served from a file.
     InFile,
+    /// Its page is composed for each client.
+    Composed,
     /// It was stored before compression was enabled on its route, and lacks `Vary: Accept-Encoding`.
     StoredBefore,
     /// The client accepts none of the codings, or prefers identity.

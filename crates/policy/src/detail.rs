@@ -75,6 +75,8 @@ details! {
     Respond = "respond",
     /// The authentication server has not decided about the request.
     AuthenticationUnavailable = "authentication-unavailable",
+    /// A fragment of the page failed, on a route with `edge_strict`.
+    FragmentFailed = "fragment-failed",
 
     // Forwarding.
 

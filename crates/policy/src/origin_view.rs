@@ -45,7 +45,7 @@ impl OriginView<'_> {
     }
 
     pub(crate) fn forwarding(&self, name: &str) -> FieldForwarding {
-        if name == "accept-encoding" && self.rules.compress.is_on() {
+        if name == "accept-encoding" && self.rules.ask_for_identity() {
             // It is rewritten to one value for all clients.
             return FieldForwarding::Removed;
         }

@@ -9,6 +9,7 @@
 
 use crate::accept::AcceptClass;
 use crate::cookies;
+use crate::edge::{CAPABILITY_FIELD, EdgeMode};
 use crate::field_name::{FieldName, NameList};
 use crate::fields::{FieldLine, Fields, FieldsBuf};
 use crate::identity::identifies;
@@ -191,6 +192,7 @@ fn is_chosen(name: FieldName<'_>, rules: &Rules) -> bool {
         || rules.key.has_header(name.text())
         || rules.request.forwarded_fields.matches(name.text())
         || rules.request.sets(name.text())
+        || rules.edge != EdgeMode::Off && name.text().eq_ignore_ascii_case(CAPABILITY_FIELD)
 }
 
 /// Returns true if the responses of a url are known to vary on a field.

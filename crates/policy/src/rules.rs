@@ -120,6 +120,12 @@ impl Rules {
         }
     }
 
+    /// Returns true if the origin is asked for the identity coding, whatever a client accepts: responses are encoded here,
+    /// or their tags are replaced.
+    pub fn ask_for_identity(&self) -> bool {
+        self.compress.is_on() || self.edge != EdgeMode::Off
+    }
+
     pub(crate) fn are_private(&self) -> bool {
         self.kind == CacheKind::Private
     }

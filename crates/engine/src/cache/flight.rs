@@ -127,6 +127,8 @@ pub struct Filling {
     pub tags: TagNumbers,
     /// The cost of the fetch.
     pub cost: FetchCost,
+    /// Its tags are replaced for each client, so conditions and ranges do not apply to it.
+    pub has_tags: bool,
     pub(crate) fill: Arc<Fill>,
 }
 

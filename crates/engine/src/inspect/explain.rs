@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use http::Method;
+use microcache_policy::edge::PagePieces;
 use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::reuse::{Reuse, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
@@ -120,6 +121,8 @@ pub struct ExplainedVariant {
     pub selection: Bytes,
     /// Bytes, head and body together.
     pub size: u64,
+    /// The pieces of a page whose tags are replaced.
+    pub pieces: Option<Arc<PagePieces>>,
     /// The approximate number of hits since it entered memory.
     pub uses: u32,
 }
@@ -517,6 +520,7 @@ impl ExplainedVariant {
             vary: stored.vary().clone(),
             selection: Bytes::copy_from_slice(stored.selection()),
             size: stored.body_len() + stored.fields().as_block().len() as u64,
+            pieces: stored.pieces().map(Arc::clone),
             uses: stored.uses(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use microcache_policy::edge::EdgeMode;
 use microcache_policy::request_fields::withheld_names;
 use microcache_policy::{
     CacheStatus, Detail, FieldsBuf, Handling, HeadUpdate, SharedRequest, Storable, Time, Vary,
@@ -386,9 +387,14 @@ struct DirectFields {
 }
 
 /// Checks whether the response is likely for one client only, on a route that compresses. The
-/// origin then gets the client's own `Accept-Encoding`, and an encoded response is not stored.
+/// origin then gets the client's own `Accept-Encoding`, and an encoded response is not stored. Where
+/// tags are replaced, it has to be readable.
 fn is_for_one(route: &Route, why: &FetchReason) -> bool {
-    route.rules.compress.is_on() && !why.facts.is_head() && why.detail != Some(Detail::CollapseOff)
+    let rules = &route.rules;
+    rules.compress.is_on()
+        && rules.edge == EdgeMode::Off
+        && !why.facts.is_head()
+        && why.detail != Some(Detail::CollapseOff)
 }
 
 /// The request to the origin. Only what a second one does not need is taken from `incoming`.

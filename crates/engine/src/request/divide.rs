@@ -6,13 +6,17 @@ use microcache_policy::Rules;
 use microcache_policy::edge::PagePieces;
 use microcache_store::Stored;
 
-/// Returns a response with the pieces of its page, if its tags are to be replaced. A body in a file is not divided.
+/// Returns a response with the pieces of its page, if its tags are to be replaced. A body in a file has none: it is divided
+/// while it is sent.
 pub(crate) fn divided(stored: Stored, rules: &Rules) -> Stored {
     if !rules.edge.covers(stored.fields()) {
         return stored;
     }
-    let pieces = stored.body().and_then(PagePieces::of).map(Arc::new);
-    stored.with_pieces(pieces)
+    let pieces = match stored.body() {
+        Some(body) => PagePieces::of(body),
+        None => Some(PagePieces::default()),
+    };
+    stored.with_pieces(pieces.map(Arc::new))
 }
 
 /// Returns a response with the pieces of an earlier one that has the same body.

@@ -361,6 +361,8 @@ pub(crate) fn unsuited(rules: &Rules, stored: &Stored) -> Option<NotCompressed> 
     let unsuited = Compress::unsuited(rules, stored.status(), stored.fields(), length);
     if unsuited.is_some() {
         unsuited.map(NotCompressed::NotCompressible)
+    } else if stored.pieces().is_some() {
+        Some(NotCompressed::Composed)
     } else if stored.body().is_none() {
         Some(NotCompressed::InFile)
     } else {

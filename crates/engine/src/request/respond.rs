@@ -29,6 +29,8 @@ pub(crate) struct Reusable<'a> {
     fields: Option<&'a FieldBlock>,
     lifetime: Lifetime,
     length: Option<u64>,
+    /// It is part of a page that is composed for each client: conditions and ranges are about the whole.
+    is_part: bool,
     content: ReusableBody,
 }
 
@@ -46,6 +48,7 @@ impl<'a> Reusable<'a> {
             fields: None,
             lifetime: hit.lifetime(),
             length: Some(hit.body_len()),
+            is_part: hit.pieces().is_some(),
             content: ReusableBody::Stored(hit),
         }
     }
@@ -57,6 +60,7 @@ impl<'a> Reusable<'a> {
             fields: Some(head),
             lifetime: hit.lifetime(),
             length: Some(body.len() as u64),
+            is_part: false,
             content: ReusableBody::Encoded(body),
         }
     }
@@ -72,6 +76,7 @@ impl<'a> Reusable<'a> {
             fields: Some(fields),
             lifetime: filling.lifetime,
             length: filling.length,
+            is_part: filling.has_tags,
             content: ReusableBody::Arriving(reader),
         }
     }
@@ -96,7 +101,7 @@ impl<'a> Reusable<'a> {
             outcome,
         };
         let stored = self.fields();
-        if facts.is_conditional() {
+        if facts.is_conditional() && !self.is_part {
             match precondition(request, facts, self.status, stored, now) {
                 Precondition::Send => {}
                 Precondition::NotModified => {
@@ -114,6 +119,7 @@ impl<'a> Reusable<'a> {
         }
         let mut part = None;
         if facts.range().is_some()
+            && !self.is_part
             && let Some(length) = self.length
         {
             match range(request, facts, self.status, stored, length, now) {

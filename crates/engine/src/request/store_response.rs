@@ -81,6 +81,7 @@ impl Engine {
         let fill = Fill::new(&self.fill_budget);
         let reader = fill.reader().expect("no chunk has been released yet");
         let filling = Filling {
+            has_tags: route.rules.edge.covers(keepable.fields.fields()),
             status: response.status,
             fields: keepable.fields.into(),
             length: response.length,

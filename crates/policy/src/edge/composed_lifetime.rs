@@ -1,5 +1,7 @@
 //! The lifetime of a composed page, and its fields.
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::directives::{self, Directive, ResponseDirectives};
 use crate::fields::{Fields, FieldsBuf, is_one_of};
 use crate::known_name::names;
@@ -119,7 +121,7 @@ impl ComposedLifetime {
     /// in `Vary` count.
     pub fn fields<'a>(
         self,
-        shell: Fields<'a>,
+        shell: Fields<'_>,
         fragments: impl Iterator<Item = Fields<'a>>,
     ) -> FieldsBuf {
         let mut fields = FieldsBuf::with_capacity(shell.as_block().len());
@@ -157,6 +159,11 @@ impl ComposedLifetime {
     const fn has(self, restriction: u8) -> bool {
         self.restrictions & restriction != 0
     }
+}
+
+/// Returns the entity tag of a composed page. It is weak: encodings of the page have the same.
+pub fn composed_tag(page: &[u8]) -> String {
+    format!("W/\"mc-{:016x}\"", xxh3_64(page))
 }
 
 /// Returns true for the fields in [`LEFT_OUT`], and for those by which one cache in particular is controlled.

@@ -25,6 +25,18 @@ pub enum FragmentRefusal {
     Malformed,
 }
 
+impl FragmentRefusal {
+    /// Returns the reason in words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Host => "it is on another host",
+            Self::Path => "its path is not in `edge_paths`",
+            Self::AmbiguousPath => "its path can be read as one that is not in `edge_paths`",
+            Self::Malformed => "it is no path of a request",
+        }
+    }
+}
+
 impl Default for FragmentPaths {
     /// Returns the paths of Symfony (so Shopware, Sulu, Ibexa and Contao) and Magento.
     fn default() -> Self {

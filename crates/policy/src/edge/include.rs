@@ -9,6 +9,7 @@ pub struct Include {
     source: Vec<u8>,
     alternative: Option<Vec<u8>>,
     is_waited_for: bool,
+    may_fail: bool,
     fallback: Vec<u8>,
 }
 
@@ -32,7 +33,8 @@ impl Include {
         source_name: &[u8],
         yes: &[u8],
     ) -> Option<Self> {
-        let (mut source, mut alternative, mut is_waited_for) = (None, None, false);
+        let (mut source, mut alternative) = (None, None);
+        let (mut is_waited_for, mut may_fail) = (false, false);
         for attribute in attributes {
             let Attribute { name, value } = attribute?;
             if name == source_name {
@@ -41,12 +43,15 @@ impl Include {
                 alternative = Some(url(value)?);
             } else if name == b"wait" {
                 is_waited_for = value == yes;
+            } else if name == b"onerror" {
+                may_fail = value == b"continue";
             }
         }
         Some(Self {
             source: source?,
             alternative,
             is_waited_for,
+            may_fail,
             fallback: Vec::new(),
         })
     }
@@ -68,6 +73,11 @@ impl Include {
     /// The fragment is fetched before the head of the page is sent.
     pub const fn is_waited_for(&self) -> bool {
         self.is_waited_for
+    }
+
+    /// The page is complete without it (`onerror="continue"`).
+    pub const fn may_fail(&self) -> bool {
+        self.may_fail
     }
 
     /// Text to show if everything fails.

@@ -19,11 +19,11 @@ mod server_side;
 mod surrogate;
 mod tag;
 
-pub use composed_lifetime::ComposedLifetime;
+pub use composed_lifetime::{ComposedLifetime, composed_tag};
 pub use cutter::{Cut, Cutter, LONGEST_TAG};
 pub use fragment_paths::{FragmentPaths, FragmentRefusal};
 pub use fragment_request::fragment_request;
 pub use include::Include;
 pub use mode::EdgeMode;
 pub use pieces::{MOST_FRAGMENTS, PagePiece, PagePieces};
-pub use surrogate::{CAPABILITY, announces_tags, remove_announcement};
+pub use surrogate::{CAPABILITY, CAPABILITY_FIELD, announces_tags, remove_announcement};

@@ -5,6 +5,9 @@ use memchr::memchr;
 use crate::fields::{Fields, FieldsBuf};
 use crate::targeted::SURROGATE_CONTROL;
 
+/// The field that announces [`CAPABILITY`] to origins.
+pub const CAPABILITY_FIELD: &[u8] = b"Surrogate-Capability";
+
 /// The value of `Surrogate-Capability` in requests whose responses may have tags. It is constant, so it needs no place
 /// in keys.
 pub const CAPABILITY: &str = "microcache=\"ESI/1.0\"";

@@ -29,6 +29,9 @@ impl NotCompressed {
                 "the body is in a file, and only bodies in memory are compressed",
             )
             .unless("raise `memory`, or `max_object` on the route"),
+            Self::Composed => Explanation::of(
+                "the page is composed of fragments for each client",
+            ),
             Self::StoredBefore => Explanation::of(
                 "the response was stored before compression was enabled on its route, and lacks `Vary: \
                  Accept-Encoding`",

@@ -33,6 +33,7 @@ impl Detail {
             Self::Redirect => REDIRECT,
             Self::Respond => RESPOND,
             Self::AuthenticationUnavailable => AUTHENTICATION_UNAVAILABLE,
+            Self::FragmentFailed => FRAGMENT_FAILED,
             Self::Refused => REFUSED,
             Self::HitForMiss => HIT_FOR_MISS,
             Self::Withheld => WITHHELD,
@@ -148,6 +149,10 @@ const AUTHENTICATION_UNAVAILABLE: Explanation =
     Explanation::of("the authentication server of the route failed, or was too slow")
         .by("RFC 9110 §15.6.4")
         .unless("check the server that `forward_auth` names, or raise its `timeout`");
+
+const FRAGMENT_FAILED: Explanation =
+    Explanation::of("a fragment of the page failed, and the route has `edge_strict`")
+        .unless("see the log for the fragment, or set edge_strict = false");
 
 const REFUSED: Explanation = Explanation::of(
             "the origin rejected this client (4xx other than 404 and 410), which does not apply to other clients",

@@ -289,8 +289,8 @@ pub fn accept_as(request: &mut FieldsBuf, other: Fields<'_>) {
 /// Normalizes a shared fetch to the meaning that [`select`] has read: the origin's response then depends on the
 /// selection alone.
 pub fn normalise(request: &mut FieldsBuf, rules: &Rules) {
-    if rules.compress.is_on() {
-        // The identity response is compressed here for each client.
+    if rules.ask_for_identity() {
+        // The identity response is encoded or composed here for each client.
         request.set("Accept-Encoding", "identity");
     } else if request.fields().value(names::ACCEPT_ENCODING).is_some() {
         Codings::accepted(request.fields()).write(request);
