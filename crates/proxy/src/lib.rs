@@ -41,8 +41,8 @@ pub use admission::ConnectionUsage;
 pub use control::{Handle, ReloadError, ReloadOutcome, ServerStage, UpgradeError};
 pub use lifecycle::{InheritedSockets, MAX_ALLOWED, Maintenance};
 pub use metrics::{
-    Amount, CompactLatencies, ErrorKind, Latencies, Measure, MetricsSnapshot, OriginSnapshot,
-    RecentError, Refusal, RouteSnapshot, SAMPLED_ONE_IN, TopUrl, TopUrls,
+    Amount, CompactLatencies, ErrorKind, FragmentOutcome, Latencies, Measure, MetricsSnapshot,
+    OriginSnapshot, RecentError, Refusal, RouteSnapshot, SAMPLED_ONE_IN, TopUrl, TopUrls,
 };
 pub use microcache_push::{
     FleetStats, MercureStats, PushStats, SharedSecret, SharedSecretError, redacted_target,
@@ -56,6 +56,7 @@ pub use session::explaining::{
     BuiltinService, FetchedResponse, InvalidRequest, ParsedRequest, RateLimitState,
     RequestExplanation, RouteResponse, SimulatedRequest,
 };
+pub use session::explaining_fragments::{ExplainedFragment, FragmentDecision};
 pub use session::{FinalResponse, FinishedRequest, TraceState, request_id};
 pub use tls::{
     CertificateFiles, CertificateReport, IssuedCertificate, IssuedCertificates, OriginTls,

@@ -4,6 +4,7 @@
 //! each of them). Values of secret fields are omitted.
 
 mod builtin_routes;
+mod fragments;
 mod phrases;
 mod report;
 pub(crate) mod request;

@@ -10,6 +10,7 @@ use microcache_proxy::{ParsedRequest, RateLimitState, RequestExplanation, RouteR
 use serde_json::{Value, json};
 
 use super::builtin_routes;
+use super::fragments;
 use super::phrases::{ExplanationStep, listed, text};
 use crate::entries::location;
 
@@ -48,6 +49,7 @@ pub(super) fn steps(outlook: &RequestExplanation) -> Vec<ExplanationStep> {
     }
     steps.push(keyed(request, explained));
     steps.push(lookup_step(explained));
+    steps.extend(outlook.fragments.iter().map(fragments::step));
     if let Decision::Ask { detail, .. } = explained.decision
         && let Some(detail) = detail.filter(|detail| *detail != Detail::Credentials)
     {

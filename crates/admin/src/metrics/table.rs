@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use microcache_engine::Outcome;
 use microcache_policy::SentCoding;
+use microcache_proxy::FragmentOutcome;
 
 use super::metric::Subject::{
     Coding, Group, Mercure, Origin, Process, PurgeLog, Push, Redis, Renewal, Route, Server, Tier,
@@ -185,6 +186,10 @@ pub(super) const METRICS: &[Metric] = &[
     gauge("microcache_tunnels", "Tunnels and event streams.", Process(|it, to| to.value(it.connections.tunnels))),
     counter("microcache_admin_refused_total", "Unauthorized requests to the admin interface.",
         Process(|it, to| to.value(it.interface.refused.load(Ordering::Relaxed)))),
+    counter("microcache_fragments_total",
+        "Fragments of composed pages: `memory`, `fetched`, `alternative` (`alt`), `failed`; tags \
+         `left-out`, and fragments whose cookie was dropped (`cookie-dropped`).",
+        Process(|it, to| to.by("outcome", FragmentOutcome::ALL.iter().map(|it| it.as_str()).zip(it.requests.fragments)))),
     counter("microcache_refused_total", "Connections and requests refused by a limit, by reason.",
         Process(|it, to| to.by("reason", it.requests.refused.iter().map(|(why, count)| (why.as_str(), count))))),
     counter("microcache_rate_limit_evictions_total",

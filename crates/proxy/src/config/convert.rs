@@ -11,10 +11,10 @@ use super::include::Document;
 use super::itself::note_itself;
 use super::mistake::{Mistake, Mistakes, Report};
 use super::options::{
-    ACCESS, ACME, ADMIN, ANSWERS, ASKING, COMPRESSION, ERROR_PAGES, FILES, GROUP, HEADERS, INCLUDE,
-    LIMITS, LOGS, MERCURE, ORIGIN, Otherwise, PUSH, REDIRECTS, REWRITING, ROUTE, RULES, RouteDraft,
-    SERVER, SERVERS, TIERS, TLS, abouts, check_authentication, check_compression, exclusive, flags,
-    set_defaults,
+    ACCESS, ACME, ADMIN, ANSWERS, ASKING, COMPRESSION, EDGE, ERROR_PAGES, FILES, GROUP, HEADERS,
+    INCLUDE, LIMITS, LOGS, MERCURE, ORIGIN, Otherwise, PUSH, REDIRECTS, REWRITING, ROUTE, RULES,
+    RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts, check_authentication, check_compression,
+    check_edge, exclusive, flags, set_defaults,
 };
 use super::place::Place;
 use super::raw::{self, Table, Value};
@@ -182,6 +182,7 @@ impl<'a> Draft<'a> {
         set_defaults(ASKING, &mut draft.route);
         set_defaults(ACCESS, &mut draft.route);
         set_defaults(COMPRESSION, &mut draft.route);
+        set_defaults(EDGE, &mut draft.route);
         set_defaults(HEADERS, &mut draft.route);
         set_defaults(ERROR_PAGES, &mut draft.route);
         set_defaults(FILES, &mut draft.route);
@@ -204,6 +205,7 @@ impl<'a> Draft<'a> {
         table.apply(ASKING, &mut self.route, mistakes);
         table.apply(ACCESS, &mut self.route, mistakes);
         table.apply(COMPRESSION, &mut self.route, mistakes);
+        table.apply(EDGE, &mut self.route, mistakes);
         table.apply(HEADERS, &mut self.route, mistakes);
         table.apply(REDIRECTS, &mut self.route, mistakes);
         table.apply(ERROR_PAGES, &mut self.route, mistakes);
@@ -236,6 +238,7 @@ impl<'a> Draft<'a> {
         check_removed(&self.route, table, mistakes);
         check_authentication(table, mistakes);
         check_compression(&mut self.route, table, mistakes);
+        check_edge(&self.route, table, mistakes);
     }
 
     /// Notes two shared tiers: only one can coordinate the fetches of several processes.
@@ -454,6 +457,7 @@ impl<'a> Draft<'a> {
         table.apply(ACCESS, &mut route, mistakes);
         check_authentication(&table, mistakes);
         table.apply(COMPRESSION, &mut route, mistakes);
+        table.apply(EDGE, &mut route, mistakes);
         table.apply(HEADERS, &mut route, mistakes);
         table.apply(REDIRECTS, &mut route, mistakes);
         table.apply(ERROR_PAGES, &mut route, mistakes);
@@ -463,6 +467,7 @@ impl<'a> Draft<'a> {
         check_pass(&route, &table, mistakes);
         check_removed(&route, &table, mistakes);
         check_compression(&mut route, &table, mistakes);
+        check_edge(&route, &table, mistakes);
         if route.route.matcher.goes_by_more_than_url() {
             route.route.rules.key.route = Some(route.route.name.clone());
         }

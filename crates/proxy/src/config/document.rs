@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use super::option::{About, Form, Unset};
 use super::options::{
-    ACCESS, ACME, ADMIN, ANSWERS, ASKING, BASIC_AUTH, CERTIFICATE, COMPRESSION, ERROR_PAGES, FILES,
-    FORWARD_AUTH, GROUP, HEADERS, HEALTH_CHECK, INCLUDE, KEY, LIMITS, LOGS, MATCH, MERCURE, ORIGIN,
-    PUSH, QUERY, REDIRECT, REDIRECTS, REQUEST_HEADERS, RESPOND, RESPONSE_HEADERS, REWRITE,
+    ACCESS, ACME, ADMIN, ANSWERS, ASKING, BASIC_AUTH, CERTIFICATE, COMPRESSION, EDGE, ERROR_PAGES,
+    FILES, FORWARD_AUTH, GROUP, HEADERS, HEALTH_CHECK, INCLUDE, KEY, LIMITS, LOGS, MATCH, MERCURE,
+    ORIGIN, PUSH, QUERY, REDIRECT, REDIRECTS, REQUEST_HEADERS, RESPOND, RESPONSE_HEADERS, REWRITE,
     REWRITING, ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
 };
 
@@ -91,6 +91,12 @@ fn rules(out: &mut String) {
         "For all routes; a route may override it.",
     );
     settings(out, &abouts(COMPRESSION));
+    section(
+        out,
+        "Edge side includes",
+        "For all routes; a route may override it.",
+    );
+    settings(out, &abouts(EDGE));
     section(
         out,
         "Header fields, redirects and error pages",
@@ -245,6 +251,13 @@ fn of_responses(out: &mut String) {
         "Compression",
         "At the top of the file and flags, for all routes; in `[[routes]]`, for one. See [compression](compression.md).",
         &abouts(COMPRESSION),
+        "",
+    );
+    chapter(
+        out,
+        "Edge side includes",
+        "At the top of the file and flags, for all routes; in `[[routes]]`, for one. See [edge side includes](edge.md).",
+        &abouts(EDGE),
         "",
     );
     chapter(

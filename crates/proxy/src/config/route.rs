@@ -11,6 +11,7 @@ use microcache_policy::{Fields, KeyRules, Rules};
 use super::access::AddressRules;
 use super::basic_auth::BasicAuth;
 use super::condition::Condition;
+use super::edge::EdgeSettings;
 use super::error_pages::ErrorPages;
 use super::fixed_response::FixedResponse;
 use super::forward_auth::ForwardAuth;
@@ -52,6 +53,8 @@ pub struct Route {
     pub error_pages: ErrorPages,
     /// Lifetimes for browsers.
     pub browser: BrowserCache,
+    /// The composition of pages.
+    pub edge: EdgeSettings,
     /// Conditions under which a request bypasses the cache.
     pub bypass: Vec<Condition>,
     /// The maximum size of a stored body in bytes; by default a sixteenth of the memory.
@@ -122,6 +125,7 @@ impl Route {
             x_accel: Vec::new(),
             error_pages: ErrorPages::default(),
             browser: BrowserCache::default(),
+            edge: EdgeSettings::default(),
             bypass: Vec::new(),
             max_object: None,
             max_body: None,

@@ -3,8 +3,8 @@
 use super::mistake::{Mistake, Mistakes, Report};
 use super::option::About;
 use super::options::{
-    ACCESS, ADMIN, ANSWERS, ASKING, COMPRESSION, ERROR_PAGES, FILES, GROUP, HEADERS, INCLUDE, LOGS,
-    ORIGIN, PUSH, REDIRECTS, REWRITING, ROUTE, RULES, SERVERS, TIERS, abouts, top_level,
+    ACCESS, ADMIN, ANSWERS, ASKING, COMPRESSION, EDGE, ERROR_PAGES, FILES, GROUP, HEADERS, INCLUDE,
+    LOGS, ORIGIN, PUSH, REDIRECTS, REWRITING, ROUTE, RULES, SERVERS, TIERS, abouts, top_level,
 };
 use super::place::Place;
 use super::raw::{Plain, Value};
@@ -93,6 +93,7 @@ impl Tables<'_> {
                 .chain(self.all(&abouts(ASKING), &with(own, top)))
                 .chain(self.all(&abouts(ACCESS), &with(own, top)))
                 .chain(self.all(&abouts(COMPRESSION), &with(own, top)))
+                .chain(self.all(&abouts(EDGE), &with(own, top)))
                 .chain(self.all(&abouts(HEADERS), &with(own, top)))
                 .chain(self.all(&abouts(REDIRECTS), &with(own, top)))
                 .chain(self.all(&abouts(ERROR_PAGES), &with(own, top)))

@@ -5,6 +5,7 @@
 //! the configuration, never from clients.
 
 mod errors;
+mod fragments;
 mod histogram;
 mod origin_request;
 mod refused;
@@ -27,6 +28,8 @@ use parking_lot::Mutex;
 
 use errors::Errors;
 pub use errors::{ErrorKind, RecentError};
+use fragments::FragmentCounters;
+pub use fragments::FragmentOutcome;
 use histogram::Histogram;
 pub use histogram::{CompactLatencies, Latencies};
 pub(crate) use origin_request::{GroupMetrics, OriginRequestMetrics};
@@ -64,6 +67,8 @@ pub(crate) struct Metrics {
     errors: Mutex<Errors>,
     /// Rejections by limits.
     pub(crate) refused: RefusalCounters,
+    /// Fragments of composed pages.
+    pub(crate) fragments: FragmentCounters,
     /// Names of request fields that were withheld from origins.
     withheld: WithheldNames,
     clock: Clock,
@@ -137,6 +142,7 @@ impl Default for Metrics {
             upstreams: NameRegistry::new(),
             errors: Mutex::default(),
             refused: RefusalCounters::default(),
+            fragments: FragmentCounters::default(),
             withheld: WithheldNames::default(),
             clock: Clock::start(),
             traces: OnceLock::new(),

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use microcache_engine::Outcome;
 
-use super::{CLASSES, Latencies, Metrics, NameRegistry, OUTCOMES, OriginMetrics, Refusal, SUCCESS};
+use super::{
+    CLASSES, FragmentOutcome, Latencies, Metrics, NameRegistry, OUTCOMES, OriginMetrics, Refusal,
+    SUCCESS,
+};
 
 /// All metrics since the start.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +21,8 @@ pub struct MetricsSnapshot {
     pub upstreams: Vec<(String, OriginSnapshot)>,
     /// Rejections by limits, by reason.
     pub refused: Vec<(Refusal, u64)>,
+    /// Fragments of composed pages, in the order of [`FragmentOutcome::ALL`].
+    pub fragments: [u64; FragmentOutcome::ALL.len()],
 }
 
 /// Metrics of a route.
@@ -90,6 +95,7 @@ impl Metrics {
             no_route,
             upstreams: origins(&self.upstreams),
             refused: self.refused.all(),
+            fragments: self.fragments.all(),
         }
     }
 

@@ -49,6 +49,8 @@ pub enum Kind {
     PurgeRefused,
     /// A request loop through an origin.
     Loop,
+    /// A fragment is left out of its page.
+    Fragment,
     /// A name does not resolve.
     Unresolved,
     /// The name resolves again.
@@ -110,6 +112,7 @@ impl Kind {
             Self::NotTrusted => "untrusted-forwarded",
             Self::PurgeRefused => "purge-refused",
             Self::Loop => "loop-detected",
+            Self::Fragment => "fragment-failed",
             Self::Unresolved => "dns-failed",
             Self::Resolved => "dns-recovered",
             Self::Failure(how) => how,
@@ -154,6 +157,7 @@ impl Kind {
             | Self::NotTrusted
             | Self::PurgeRefused
             | Self::Loop
+            | Self::Fragment
             | Self::Unresolved
             | Self::Failure(_)
             | Self::Busy

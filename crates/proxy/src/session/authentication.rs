@@ -145,11 +145,7 @@ impl Session {
         pending: PendingAccess,
         mut incoming: ForwardedRequest,
     ) -> BoxFuture<'static, Result<Response, NoResponse>> {
-        let session = Self {
-            shared: Arc::clone(&self.shared),
-            peer: self.peer.clone(),
-            client: None,
-        };
+        let session = self.detached();
         Box::pin(async move {
             let PendingAccess { found, check } = pending;
             let grant = match session.admit(found.route, check, incoming.network).await {

@@ -17,6 +17,7 @@ use microcache_push::{LIVE_PATH, MERCURE_PATH};
 use microcache_wire::h1::{BadRequest, Framing, RequestTarget, parse_request, split_target};
 use tokio::time::{Instant, timeout_at};
 
+use super::explaining_fragments::ExplainedFragment;
 use super::{Caller, Session, last_hop, pages};
 use crate::config::{Cidr, Config, GoesTo, RateOf};
 use crate::shared::{AmbiguousPath, Shared};
@@ -57,6 +58,8 @@ pub struct RequestExplanation {
     pub rated: Option<RateLimitState>,
     /// Response of the origin, if it was asked.
     pub fetched: Option<FetchedResponse>,
+    /// Fragments of the page that is stored.
+    pub fragments: Vec<ExplainedFragment>,
 }
 
 /// Response of a route that answers itself.
@@ -169,7 +172,11 @@ pub(crate) async fn explain(
         fetched = Some(session.fetch(&read, &explained).await);
         explained.variants = engine.explain(&read.on(&session)).await.variants;
     }
+    let fragments = session
+        .explained_fragments(&read.on(&session), &explained)
+        .await;
     Ok(RequestExplanation {
+        fragments,
         request: read,
         explained,
         own,
@@ -389,7 +396,7 @@ impl Session {
     /// Sends the request to the origin, and reads its response to the end if it is stored.
     async fn fetch(&self, read: &ParsedRequest, explained: &Explained) -> FetchedResponse {
         let engine = &self.shared.engine;
-        let rules = &engine.rules(explained.route()).request;
+        let rules = engine.rules(explained.route());
         let incoming = self.incoming(self.copied(&read.on(self)), rules, Body::Empty);
         let sent = engine.clock.now();
         let deadline = Instant::now() + TIME_LIMIT;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::cookies::{self, Rewritten};
+use microcache_policy::edge::CAPABILITY;
 use microcache_policy::field_template::TemplateValues;
 use microcache_policy::{
     FieldForwarding, Fields, FieldsBuf, KnownName, MaxForwards, RequestRules, Scheme,
@@ -201,6 +202,13 @@ pub(crate) fn set_fields(
     for edit in &rules.set_fields {
         fields.push_joined(edit.name.as_bytes(), &edit.value.resolve(values));
     }
+}
+
+/// Announces to the origin that tags are replaced, whatever surrogates a client names: a page is the same for all of them.
+/// Its body has to be readable.
+pub(crate) fn announce_composition(outgoing: &mut FieldsBuf) {
+    outgoing.set("Surrogate-Capability", CAPABILITY);
+    outgoing.set("Accept-Encoding", "identity");
 }
 
 /// Untrusted peers that claim that the visitor used TLS. Overwriting their claim is right for a stranger; for

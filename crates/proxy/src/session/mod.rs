@@ -10,8 +10,10 @@ mod authentication;
 mod before_cache;
 mod cache_fields;
 mod content;
+mod edge;
 mod error_page;
 pub(crate) mod explaining;
+pub(crate) mod explaining_fragments;
 pub(crate) mod finished;
 pub(crate) mod forwarding;
 pub(crate) mod header_rules;
@@ -20,6 +22,7 @@ mod last_hop;
 mod log_notes;
 mod maintenance;
 mod monitor;
+mod nesting;
 pub(crate) mod pages;
 mod pending_access;
 pub(crate) mod pseudonym;
@@ -39,8 +42,9 @@ use microcache_engine::{
     Body, BodyError, BoxFuture, ClientConnection, FetchPlan, ForwardedRequest, Interims,
     NoResponse, Outcome, Refresh, Request, RequestHead, Response, RouteId, RouteMatch, Served,
 };
+use microcache_policy::edge::EdgeMode;
 use microcache_policy::field_template::TemplateValues;
-use microcache_policy::{Fields, RequestRules, Scheme, Span, Time, says_https};
+use microcache_policy::{Fields, RequestRules, Rules, Scheme, Span, Time, says_https};
 
 use crate::config::RateOf;
 use crate::forward_auth::Grant;
@@ -53,8 +57,9 @@ pub(crate) use cache_fields::CacheFields;
 pub(crate) use content::{Allowance, AnnouncedContent, ContentSender};
 pub use finished::{FinalResponse, FinishedRequest, TraceState};
 pub(crate) use forwarding::{Caller, Peer};
-use forwarding::{outgoing, set_fields};
+use forwarding::{announce_composition, outgoing, set_fields};
 pub(crate) use heads::{STRICT, is_bodiless, never_has_content, strict_unless_said};
+use nesting::Nesting;
 use pending_access::PendingAccess;
 use purging::AuthorizedPurge;
 pub use request_id::request_id;
@@ -66,6 +71,8 @@ pub(crate) struct Session {
     peer: Peer,
     /// Origin connections dedicated to this client, as for NTLM; created with its first request to an origin.
     client: Option<Arc<ClientConnection>>,
+    /// Place of the requests for fragments of a page; `None` for a connection.
+    nesting: Option<Nesting>,
 }
 
 /// Immediate outcome of a request.
@@ -92,6 +99,8 @@ enum DeferredSource {
     Forward(ForwardSource),
     /// A purge, until it is in the journal.
     Purge(AuthorizedPurge),
+    /// A page that waits for its fragments, on the route with this index.
+    Page(BoxFuture<'static, Response>, usize),
 }
 
 /// Source of the response to a request that may be forwarded.
@@ -118,7 +127,18 @@ impl Session {
         Self {
             peer: Peer::new(caller, scheme, &shared.trusted_proxies),
             client: None,
+            nesting: None,
             shared,
+        }
+    }
+
+    /// Returns a session of the same client without its origin connections, which serve one request at a time.
+    fn detached(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            peer: self.peer.clone(),
+            client: None,
+            nesting: self.nesting.clone(),
         }
     }
 
@@ -187,6 +207,9 @@ impl Session {
                 Some(reply) => reply,
                 None => self.answer_from_cache(found, request, now),
             });
+            if self.shared.composes_pages {
+                self.compose_at_once((found.route, route), request, now, reply);
+            }
             if self.shared.watched_routes.is_some() {
                 self.add_monitor(found.route, request.target, reply);
             }
@@ -382,6 +405,12 @@ impl Session {
         let source = match wanted {
             DeferredSource::Forward(source) => source,
             DeferredSource::Purge(purge) => return self.purge(purge, account, announced),
+            DeferredSource::Page(page, index) => {
+                let headers = self.headers_of(index, &head);
+                let answer = Box::pin(async move { Ok(page.await) });
+                let (answering, sender) = self.without_content(answer, account, announced);
+                return (answering.with_headers_of(headers), sender);
+            }
         };
         let (index, is_ambiguous) = source.route();
         let most = self
@@ -398,14 +427,14 @@ impl Session {
         }
         account.waits();
         let engine = &self.shared.engine;
-        let rules = &engine.rules(index).request;
+        let rules = engine.rules(index);
         let (body, sender, expectation) = match announced {
             None => (Body::Empty, None, None),
             Some(announced) => {
                 let timeouts = &self.shared.timeouts;
                 let allowance = Allowance::new(timeouts.body, timeouts.body_rate);
                 let (body, sender, expectation) =
-                    content::channel(announced, most, allowance, rules);
+                    content::channel(announced, most, allowance, &rules.request);
                 (body, Some(sender), expectation)
             }
         };
@@ -413,9 +442,10 @@ impl Session {
         let headers = self.headers_of(index, &head);
         let is_watched = self.shared.is_watched(index);
         let watched = is_watched.then(|| head.target.clone());
+        let composer = self.composer(index, &head);
         let mut incoming = self.incoming(head, rules, body);
         let span = account.span().map(|span| Traces::part(&span));
-        traced(&mut incoming, span, rules);
+        traced(&mut incoming, span, &rules.request);
         if let Some(grant) = grant {
             grant.add_fields(&mut incoming.outgoing);
         }
@@ -429,6 +459,10 @@ impl Session {
         let answer = match source {
             ForwardSource::Origin(plan) => Arc::clone(&self.shared.engine).ask(plan, incoming),
             ForwardSource::Authentication(pending) => self.once_authenticated(*pending, incoming),
+        };
+        let answer = match composer {
+            Some(composer) => composer.compose(answer),
+            None => answer,
         };
         let shared = Arc::clone(&self.shared);
         let answering = OngoingRequest::new(answer, interims, expectation, shared, account);
@@ -536,18 +570,19 @@ impl Session {
     }
 
     fn refresh(&self, refresh: Box<Refresh>, request: &Request<'_>) {
-        let rules = &self.shared.engine.rules(refresh.route_index()).request;
+        let rules = self.shared.engine.rules(refresh.route_index());
         let mut incoming = self.incoming(self.copied(request), rules, Body::Empty);
         // The client has its response, so no part of the span remains.
         let traces = self.shared.metrics.traces();
         let span = traces.and_then(|traces| traces.begin(request.fields, request.is_trusted));
-        traced(&mut incoming, span, rules);
+        traced(&mut incoming, span, &rules.request);
         self.shared.engine.refresh(refresh, incoming);
     }
 
     /// Returns the engine's request to the origin, independent of a client.
-    fn incoming(&self, head: RequestHead, rules: &RequestRules, body: Body) -> ForwardedRequest {
-        let fields = head.fields.fields();
+    fn incoming(&self, head: RequestHead, rules: &Rules, body: Body) -> ForwardedRequest {
+        let (fields, edge) = (head.fields.fields(), rules.edge);
+        let rules = &rules.request;
         let mut outgoing = outgoing(
             &head.method,
             fields,
@@ -565,6 +600,9 @@ impl Session {
                 request_id: &request_id(&head.as_request()).unwrap_or_default(),
             };
             set_fields(&mut outgoing, rules, &values);
+        }
+        if edge != EdgeMode::Off {
+            announce_composition(&mut outgoing);
         }
         outgoing.push("Via", self.shared.pseudonym.via());
         if let Some(line) = self.shared.untrusted_forwarders.notice(fields, &self.peer) {

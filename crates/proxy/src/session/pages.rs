@@ -205,6 +205,12 @@ pub(crate) fn broke_off(now: Time) -> Response {
     page(502, text, Detail::OriginMalformed, now)
 }
 
+/// Response in place of a page without one of its fragments.
+pub(crate) fn fragment_failed(now: Time) -> Response {
+    let text = "A part of this page is missing.";
+    page(502, text, Detail::FragmentFailed, now)
+}
+
 /// Response in place of one that the engine could not get.
 pub(crate) fn failed(failed: &NoResponse, now: Time) -> Response {
     let (status, text) = match &failed.cause {

@@ -49,8 +49,8 @@ impl Session {
         request: &Request<'_>,
         now: Time,
     ) -> Option<Response> {
-        // Purges are not limited.
-        if self.shared.takes_for_purge(request) {
+        // Purges are not limited; fragments are part of a page that has been counted.
+        if self.nesting.is_some() || self.shared.takes_for_purge(request) {
             return None;
         }
         let client = self

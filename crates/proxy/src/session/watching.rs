@@ -72,7 +72,7 @@ impl Session {
                 return RefreshOutcome::NotStored;
             }
         };
-        let rules = &engine.rules(plan.route_index()).request;
+        let rules = engine.rules(plan.route_index());
         let incoming = self.incoming(self.copied(&request), rules, Body::Empty);
         let refreshed = async {
             let mut answer = Arc::clone(engine).ask(plan, incoming).await.ok()?;

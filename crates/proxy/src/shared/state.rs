@@ -13,6 +13,7 @@ use microcache_engine::{
     BodyError, Clients, Engine, Origin, OriginError, OriginRequest, OriginResponse, Request, Route,
     RouteId, Settings,
 };
+use microcache_policy::edge::EdgeMode;
 use microcache_push::{
     BackendError, FindPage, Hub, MercureOrigin, Push, PushSettings, WatchOrigin,
 };
@@ -112,6 +113,8 @@ pub(crate) struct Shared {
     pub(crate) decisions: Arc<DecisionCache>,
     /// Changes of the fields of responses, by number of the route; `None` if there are none.
     pub(crate) header_rules: Option<Box<[Arc<HeaderRules>]>>,
+    /// Some routes replace the tags of pages.
+    pub(crate) composes_pages: bool,
     /// Rate limits of routes, if any.
     pub(crate) rates: Option<Box<RateLimits>>,
     pub(crate) notices: Notices,
@@ -403,6 +406,10 @@ impl Lasting {
             authentication: self.authentication,
             decisions: self.decisions,
             header_rules: HeaderRules::of(&config),
+            composes_pages: config
+                .routes
+                .iter()
+                .any(|route| route.rules.edge != EdgeMode::Off),
             rates: self.rates,
             notices: self.notices,
             metrics: self.metrics,

@@ -6,6 +6,7 @@ mod admin;
 mod answers;
 mod asking;
 mod compression;
+mod edge;
 mod error_pages;
 mod files;
 mod group;
@@ -38,6 +39,7 @@ pub(super) use admin::ADMIN;
 pub(super) use answers::{ANSWERS, REDIRECT, RESPOND};
 pub(super) use asking::ASKING;
 pub(super) use compression::{COMPRESSION, check_compression};
+pub(super) use edge::{EDGE, check_edge};
 pub(super) use error_pages::ERROR_PAGES;
 pub(super) use files::FILES;
 pub(super) use group::{GROUP, HEALTH_CHECK, ORIGIN, SERVER_ENTRY, SERVERS};
@@ -87,7 +89,7 @@ const WAIT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from
 const DRAIN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(24);
 
 /// Returns the options at the top of the file, by group, in the order of the sample and the help.
-pub(super) fn groups() -> [(&'static str, Vec<About>); 17] {
+pub(super) fn groups() -> [(&'static str, Vec<About>); 18] {
     [
         ("Server", abouts(SERVER)),
         ("Client connections", abouts(LIMITS)),
@@ -104,6 +106,7 @@ pub(super) fn groups() -> [(&'static str, Vec<About>); 17] {
         ("Redirects", abouts(REDIRECTS)),
         ("Error pages", abouts(ERROR_PAGES)),
         ("Compression", abouts(COMPRESSION)),
+        ("Edge side includes", abouts(EDGE)),
         ("Header fields", abouts(HEADERS)),
         ("Origin (backend)", abouts(GROUP)),
     ]
@@ -134,6 +137,7 @@ pub(super) fn of_a_route() -> impl Iterator<Item = About> {
     own.chain(rules)
         .chain(abouts(ACCESS))
         .chain(abouts(COMPRESSION))
+        .chain(abouts(EDGE))
         .chain(abouts(HEADERS))
         .chain(abouts(REDIRECTS))
         .chain(abouts(ERROR_PAGES))
