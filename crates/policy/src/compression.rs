@@ -266,7 +266,7 @@ fn forbids_transformation(rules: &Rules, fields: Fields<'_>) -> bool {
 }
 
 /// Returns true if a key may be user-specific: it contains a cookie, or a field with a secret.
-fn may_be_user_specific(key: &KeyRules) -> bool {
+pub fn may_be_user_specific(key: &KeyRules) -> bool {
     !key.cookies.is_empty()
         || key.headers.iter().any(|name| {
             let name = name.to_ascii_lowercase();

@@ -30,10 +30,11 @@ struct FragmentHead {
 }
 
 impl Fragment {
-    /// Creates a fragment from a response and its whole body.
-    pub(super) fn of(response: Response, body: Bytes) -> Self {
+    /// Creates a fragment from a response and its whole body. `is_for_one`: its key may be that of one visitor.
+    pub(super) fn of(response: Response, body: Bytes, is_for_one: bool) -> Self {
         let age = response.age.unwrap_or_default();
-        let lifetime = ComposedLifetime::of(response.fields(), age, is_shared(&response));
+        let is_shared = is_shared(&response) && !is_for_one;
+        let lifetime = ComposedLifetime::of(response.fields(), age, is_shared);
         let head = FragmentHead {
             lifetime,
             fields: response.fields,

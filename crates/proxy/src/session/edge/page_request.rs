@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use http::{Method, Version};
 use microcache_engine::{Body, Frame, RequestHead, Response, RouteId};
+use microcache_policy::compression::may_be_user_specific;
 use microcache_policy::edge::{EdgeMode, Include, fragment_request};
 use microcache_policy::key::split_query;
 use microcache_policy::{FieldsBuf, Time};
@@ -33,6 +34,8 @@ pub(super) struct FragmentReply {
     reply: Reply,
     route: RouteId,
     target: Bytes,
+    /// Its key may be that of one visitor.
+    is_for_one: bool,
 }
 
 /// Returns true for a response whose tags are to be replaced. Parts of a page, and confirmations of a client's own copy,
@@ -177,6 +180,8 @@ impl PageRequest {
         let fields = self.fields.fields();
         let request = session.request(&Method::GET, &self.head.host, &target, fields);
         let now = self.now();
+        let engine = &session.shared.engine;
+        let rules = engine.rules(engine.find(&request).route);
         let mut reply = None;
         let route = session.serve(&request, now, &mut reply);
         let reply = reply.ok_or(FragmentFailure::Panic)?;
@@ -184,6 +189,7 @@ impl PageRequest {
             reply,
             route,
             target: target.into(),
+            is_for_one: may_be_user_specific(&rules.key),
         }))
     }
 
@@ -211,7 +217,7 @@ impl PageRequest {
                 if !matches!(response.body, Body::Stored(_)) {
                     response.body = Body::Empty;
                 }
-                let fragment = Fragment::of(response, body);
+                let fragment = Fragment::of(response, body, asked.is_for_one);
                 self.arrived(FragmentOutcome::Memory, include, &fragment);
                 Ok(fragment)
             }
@@ -257,7 +263,7 @@ impl PageRequest {
             _ => self.read(&mut response.body).await?,
         };
         account.sent(body.len() as u64);
-        Ok(Fragment::of(response, body))
+        Ok(Fragment::of(response, body, asked.is_for_one))
     }
 
     /// Reads a body to its end.
