@@ -38,9 +38,11 @@ impl FragmentRefusal {
 }
 
 impl Default for FragmentPaths {
-    /// Returns the paths of Symfony (so Shopware, Sulu, Ibexa and Contao) and Magento.
+    /// Returns the paths of Symfony (so Sulu, Ibexa and Contao), Shopware and Magento.
     fn default() -> Self {
-        ["/_fragment*", "/page_cache/block/*"].into_iter().collect()
+        ["/_fragment*", "/_esi/*", "/page_cache/block/*"]
+            .into_iter()
+            .collect()
     }
 }
 

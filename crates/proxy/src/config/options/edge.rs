@@ -27,14 +27,14 @@ pub(in crate::config) const EDGE: &[Opt<RouteDraft>] = &[
     opt(
         "edge_paths",
         List("PATH"),
-        r#"["/_fragment*", "/page_cache/block/*"]"#,
+        r#"["/_fragment*", "/_esi/*", "/page_cache/block/*"]"#,
     )
     .example(r#"["/_fragment*", "/cart-box"]"#)
     .help("Paths of fragments that pages may include")
     .more(
         "A `*` at the end matches any suffix. A tag that names another path, another host, or \
              a path that some program could read as another one, is left out, counted and logged. \
-             The default paths are those of Symfony (and Shopware) and Magento.",
+             The default paths are those of Symfony, Shopware and Magento.",
     )
     .sets(|r, v, m| {
         r.route.edge.paths = v.each(m, |item| item.parse(path)).into_iter().collect();
