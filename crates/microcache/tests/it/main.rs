@@ -11,6 +11,7 @@ mod collapse;
 mod compression;
 mod connections;
 mod dashboard;
+mod edge;
 mod explain;
 mod fairness;
 mod fanout;

@@ -14,14 +14,14 @@ use crate::support::{
 use crate::tiers::{disk_in, end};
 
 /// A running server whose file can be written anew.
-struct Server {
-    proxy: Proxy,
+pub(crate) struct Server {
+    pub(crate) proxy: Proxy,
     admin: SocketAddr,
     file: PathBuf,
 }
 
 impl Server {
-    fn start(origin: &Origin, text: &str) -> Self {
+    pub(crate) fn start(origin: &Origin, text: &str) -> Self {
         let file = config_file(text);
         let name = file.display().to_string();
         let (proxy, admin) = Proxy::operated(origin, &["--config", &name]);
@@ -40,7 +40,7 @@ impl Server {
     }
 
     /// Writes the file and has it read. Says what has changed.
-    fn reload(&self, text: &str) -> Vec<String> {
+    pub(crate) fn reload(&self, text: &str) -> Vec<String> {
         self.write(text);
         let response = self.ask("POST", "/v1/reload");
         assert_eq!(response.status, 200, "{}", response.text());

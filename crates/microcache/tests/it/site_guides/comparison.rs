@@ -41,7 +41,7 @@ pub(super) struct Comparison {
 
 /// The program that the original is a configuration of.
 #[derive(Clone, Copy, Default)]
-pub(super) enum Server {
+pub(crate) enum Server {
     #[default]
     Nginx,
     Varnish,

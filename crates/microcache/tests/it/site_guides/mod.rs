@@ -5,9 +5,9 @@
 //! The originals are written for this test: they behave as the published ones in what is compared.
 
 mod application;
-mod comparison;
+pub(crate) mod comparison;
 mod exchange;
-mod original;
+pub(crate) mod original;
 mod page;
 
 use std::fmt::Write as _;

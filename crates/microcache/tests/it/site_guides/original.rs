@@ -7,7 +7,7 @@ use super::comparison::Server;
 use crate::support::{Folder, Process, Signal, free_port, left_out};
 
 /// A running server.
-pub(super) struct Original {
+pub(crate) struct Original {
     process: Process,
     port: u16,
     _home: Folder,
@@ -15,7 +15,7 @@ pub(super) struct Original {
 
 impl Original {
     /// Nothing if it is not installed.
-    pub(super) fn start(server: Server, site: &str) -> Option<Self> {
+    pub(crate) fn start(server: Server, site: &str) -> Option<Self> {
         let (home, port) = (Folder::new(), free_port());
         let site = site
             .replace("{port}", &port.to_string())
@@ -36,7 +36,7 @@ impl Original {
         })
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 }
