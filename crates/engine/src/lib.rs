@@ -35,6 +35,8 @@ pub use body::{Body, BodyError, FileReader, Frame, Source};
 pub use cache::flight::Failure;
 pub use cache::{Cache, flight};
 pub use cause::Cause;
+#[cfg(feature = "compress")]
+pub use compress::GzipPage;
 pub use compress::{CompressionStats, MadeStats};
 pub use fill::{FillReader, pace};
 pub use holdings::Holdings;

@@ -47,7 +47,7 @@ pub enum NotCompressed {
     NotCompressible(NotCompressible),
     /// It is served from a file.
     InFile,
-    /// Its page is composed for each client.
+    /// It is composed for each client, and the request does not accept gzip: other codings cannot be put together.
     Composed,
     /// It was stored before compression was enabled on its route, and lacks `Vary: Accept-Encoding`.
     StoredBefore,

@@ -16,16 +16,19 @@ pub enum EncodingMethod {
     Fast(Coding),
     /// Brotli at its best level.
     Best,
+    /// Gzip of the texts of a page with pieces, each by itself. The result is no body.
+    Pieces,
 }
 
 impl EncodingMethod {
-    const NUMBER: usize = Coding::ALL.len() + 1;
+    const NUMBER: usize = Coding::ALL.len() + 2;
 
     /// Resulting content coding.
     pub const fn coding(self) -> Coding {
         match self {
             Self::Fast(coding) => coding,
             Self::Best => Coding::Brotli,
+            Self::Pieces => Coding::Gzip,
         }
     }
 
@@ -33,6 +36,7 @@ impl EncodingMethod {
         match self {
             Self::Fast(coding) => coding as usize,
             Self::Best => Coding::ALL.len(),
+            Self::Pieces => Coding::ALL.len() + 1,
         }
     }
 }
@@ -131,7 +135,7 @@ pub struct BodyEncodings {
     own: OnceLock<Box<DictionaryBase>>,
     /// Earlier versions of the body, latest first.
     earlier: Box<[DictionaryBase]>,
-    /// Compressed bodies; empty if not worthwhile.
+    /// Compressed bodies and pieces; empty if not worthwhile.
     made: [OnceLock<Bytes>; EncodingMethod::NUMBER],
     /// Bitmap of tasks that were started or completed.
     claimed: AtomicU8,
@@ -236,6 +240,11 @@ impl BodyEncodings {
     pub fn is_useless(&self, coding: Coding) -> bool {
         let made = self.made[EncodingMethod::Fast(coding).index()].get();
         made.is_some_and(Bytes::is_empty) && self.body(coding).is_none()
+    }
+
+    /// Compressed pieces, if made; empty if not worthwhile.
+    pub fn pieces(&self) -> Option<&Bytes> {
+        self.made[EncodingMethod::Pieces.index()].get()
     }
 
     /// Stores a compressed body; empty if not worthwhile.
@@ -365,7 +374,8 @@ mod tests {
         let encodings = BodyEncodings::default();
         let [br, thorough] = [BR, EncodingMethod::Best].map(EncodingTask::Encode);
         let [dcb, dcz] = DictionaryCoding::ALL.map(EncodingTask::Compare);
-        for task in [br, thorough, dcb, dcz] {
+        let pieces = EncodingTask::Encode(EncodingMethod::Pieces);
+        for task in [br, thorough, pieces, dcb, dcz] {
             assert!(encodings.claim(task));
             assert!(!encodings.claim(task));
         }
@@ -379,6 +389,9 @@ mod tests {
     fn the_smallest_that_was_worth_it_is_the_body() {
         let encodings = BodyEncodings::default();
         assert_eq!(encodings.body(Coding::Brotli), None);
+        encodings.put(EncodingMethod::Pieces, Bytes::from_static(b"pieces"));
+        assert_eq!(encodings.body(Coding::Gzip), None);
+        assert_eq!(encodings.pieces().unwrap(), "pieces");
         encodings.put(EncodingMethod::Fast(Coding::Gzip), Bytes::new());
         assert_eq!(encodings.body(Coding::Gzip), None);
         encodings.put(BR, Bytes::from_static(b"quick"));

@@ -6,7 +6,10 @@ use brotli::enc::BrotliEncoderParams;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use microcache_policy::Coding;
+use microcache_policy::edge::PagePieces;
 use microcache_store::EncodingMethod;
+
+use super::pieces::GzipPieces;
 
 const GZIP: u32 = 6;
 const BROTLI: i32 = 5;
@@ -21,6 +24,11 @@ pub(super) fn encoded(making: EncodingMethod, body: &[u8]) -> io::Result<Vec<u8>
         EncodingMethod::Fast(Coding::Brotli) => brotli(body, BROTLI),
         EncodingMethod::Fast(Coding::Zstd) => zstd::bulk::compress(body, ZSTD),
         EncodingMethod::Best => brotli(body, BROTLI_THOROUGH),
+        // The pieces follow from the body.
+        EncodingMethod::Pieces => match PagePieces::of(body) {
+            Some(pieces) => GzipPieces::encode(body, &pieces),
+            None => Ok(Vec::new()),
+        },
     }?;
     let is_worth_it = encoded.len() <= body.len() - body.len() / 16;
     Ok(if is_worth_it { encoded } else { Vec::new() })

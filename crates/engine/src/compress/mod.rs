@@ -9,6 +9,8 @@ pub(crate) mod decoded;
 mod deltas;
 #[cfg(not(feature = "compress"))]
 mod none;
+#[cfg(feature = "compress")]
+mod pieces;
 mod queue;
 mod saved;
 
@@ -25,6 +27,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 #[cfg(not(feature = "compress"))]
 use none::{codecs, deltas};
+#[cfg(feature = "compress")]
+pub use pieces::GzipPage;
 pub(crate) use queue::CompressionJob;
 use queue::JobQueue;
 use saved::Saved;

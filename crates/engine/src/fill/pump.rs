@@ -238,10 +238,9 @@ impl<'a> FillPump<'a> {
             BodyDestination::Nothing => filling.fill.finish(end),
             BodyDestination::InMemory => {
                 let before = cache.to_be_replaced(rules, key, &request);
-                let stored = with_body(filling.fill.collect());
+                let stored = divided(with_body(filling.fill.collect()), rules);
                 let room = cache.largest_in_memory();
                 let stored = with_encodings_of(rules, stored, before.as_ref(), room);
-                let stored = divided(stored, rules);
                 let kind = ChangeKind::Stored;
                 cache.commit(&leader, stored, &request, self.claimed, kind);
                 filling.fill.finish(end);

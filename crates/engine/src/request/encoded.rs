@@ -87,6 +87,15 @@ impl Engine {
             self.queue_thorough(look.key, &hit, encoded, now);
         }
         let saved = hit.body_len() - body.len() as u64;
+        if hit.pieces().is_some() {
+            let stored = Reusable::stored(hit);
+            let mut response = stored.respond(request, &facts, now, cache_status, outcome);
+            if matches!(response.body, Body::Stored(_)) {
+                response.cache_status.coding = Some(coding);
+                self.cache.compressor.saved(coding, saved);
+            }
+            return response;
+        }
         let head = encoded.head(coding, hit.fields());
         let reusable = Reusable::encoded(&hit, head, body.clone());
         let mut response = reusable.respond(request, &facts, now, cache_status, outcome);
@@ -118,6 +127,19 @@ impl Engine {
         };
         if self.is_personal(look, hit) {
             choice.sent = Err(NotCompressed::ClientSpecific);
+            return choice;
+        }
+        if hit.pieces().is_some() {
+            // Other codings cannot be put together from pieces.
+            choice.sent = Err(NotCompressed::Composed);
+            if wanted.codings().any(|coding| coding == Coding::Gzip) {
+                choice.tasks[0] = Some(EncodingTask::Encode(EncodingMethod::Pieces));
+                choice.sent = match bodies.pieces() {
+                    None => Err(NotCompressed::NotReady),
+                    Some(none) if none.is_empty() => Err(NotCompressed::NoGain),
+                    Some(pieces) => Ok((SentCoding::Plain(Coding::Gzip), pieces)),
+                };
+            }
             return choice;
         }
         if let Some(best) = wanted.codings().next() {
@@ -236,8 +258,13 @@ impl Engine {
             return;
         };
         let again = |task| self.queue_task(key, encoded, task, before.uses().max(1));
-        for &coding in &rules.compress.codings {
-            let task = EncodingTask::Encode(EncodingMethod::Fast(coding));
+        let codings = rules.compress.codings.iter().copied();
+        let methods = codings
+            .map(EncodingMethod::Fast)
+            .chain([EncodingMethod::Pieces]);
+        let is_divided = hit.pieces().is_some();
+        for method in methods.filter(|&method| (method == EncodingMethod::Pieces) == is_divided) {
+            let task = EncodingTask::Encode(method);
             if old.bodies().is_claimed(task) {
                 again(task);
             }
@@ -280,9 +307,11 @@ pub(crate) fn with_encodings_of(
     if before.body() == stored.body() {
         return confirmed(rules, stored, before);
     }
-    let is_small = |stored: &Stored| stored.body_len() <= LARGEST_DICTIONARY;
-    let is_dictionary = rules.compress.dictionaries && is_small(before);
-    if is_dictionary && is_small(&stored) && unsuited(rules, &stored).is_none() {
+    // Clients get a page with pieces in another form.
+    let is_base =
+        |stored: &Stored| stored.body_len() <= LARGEST_DICTIONARY && stored.pieces().is_none();
+    let is_dictionary = rules.compress.dictionaries && is_base(before);
+    if is_dictionary && is_base(&stored) && unsuited(rules, &stored).is_none() {
         let encodings = BodyEncodings::after(before, VERSIONS, room);
         return stored.with_encodings(ResponseEncodings::of(Arc::new(encodings)));
     }
@@ -361,8 +390,6 @@ pub(crate) fn unsuited(rules: &Rules, stored: &Stored) -> Option<NotCompressed> 
     let unsuited = Compress::unsuited(rules, stored.status(), stored.fields(), length);
     if unsuited.is_some() {
         unsuited.map(NotCompressed::NotCompressible)
-    } else if stored.pieces().is_some() {
-        Some(NotCompressed::Composed)
     } else if stored.body().is_none() {
         Some(NotCompressed::InFile)
     } else {

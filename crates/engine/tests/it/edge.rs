@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::{
-    Body, BoxFuture, Engine, Origin, OriginError, OriginRequest, OriginResponse,
+    Body, BoxFuture, Engine, GzipPage, Origin, OriginError, OriginRequest, OriginResponse,
 };
-use microcache_policy::Rules;
 use microcache_policy::edge::{EdgeMode, PagePieces};
+use microcache_policy::{Coding, Compress, Rules};
 use microcache_store::tiers::scripted::ScriptedTier;
 use microcache_store::{AnyTier, TierLimits, Tiers};
 use tokio::runtime::Handle;
@@ -111,4 +111,71 @@ async fn a_page_from_a_tier_is_divided() {
     // From the tier, and then from memory.
     assert!(pieces(&after, 1).await.is_some());
     assert!(pieces(&after, 1).await.is_some());
+}
+
+/// A page that is worth compressing.
+struct Text;
+
+fn text() -> Bytes {
+    let rows: Vec<String> = (0..200).map(|row| format!("<p>row {row}</p>")).collect();
+    let text = rows.concat();
+    format!("{text}<esi:include src=\"/_fragment\"/>{text}").into()
+}
+
+impl Origin for Text {
+    fn fetch(&self, _request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
+        Box::pin(async {
+            Ok(OriginResponse {
+                status: 200,
+                fields: fields_of(PLAIN),
+                length: None,
+                body: Body::Full(text()),
+                tunnel: None,
+                waited: 0,
+            })
+        })
+    }
+}
+
+#[tokio::test]
+async fn only_the_texts_of_a_page_with_pieces_are_compressed_and_only_by_gzip() {
+    let rules = Rules {
+        edge: EdgeMode::Always,
+        compress: Compress {
+            codings: vec![Coding::Zstd, Coding::Brotli, Coding::Gzip],
+            dictionaries: true,
+            ..Compress::default()
+        },
+        ..Rules::default()
+    };
+    let route = support::route(Arc::new(Text), rules);
+    let engine = support::engine(support::settings(), route, Tiers::default());
+    let hash = "Available-Dictionary: :pZGm1Av0IEBKARczz7exkNYsZb8LzaMrV7J32a2fFG4=:";
+    let get = async |codings: &str| {
+        let fields = format!("Accept-Encoding: {codings}\r\n{hash}");
+        let response = ask(&engine, &Method::GET, "/", &fields).await;
+        assert!(!response.fields().contains("content-encoding"));
+        let (is_made, coding) = (
+            GzipPage::of(&response).is_some(),
+            response.cache_status.coding,
+        );
+        assert_eq!(coding.is_some(), is_made);
+        assert!(read(response).await == text(), "{codings}");
+        is_made
+    };
+    while !get("gzip, deflate, br, zstd, dcb, dcz").await {
+        yield_now().await;
+    }
+    for (codings, is_made) in [
+        ("zstd, gzip;q=0.1", true),
+        ("br, zstd", false),
+        ("gzip;q=0", false),
+        ("dcb, dcz", false),
+    ] {
+        assert_eq!(get(codings).await, is_made, "{codings}");
+    }
+    let stats = engine.cache.compression_stats();
+    assert_eq!(stats.made.map(|made| made.bodies), [1, 0, 0]);
+    assert_eq!((stats.deltas, stats.waiting), (0, 0));
+    assert_eq!(stats.sent, [2, 0, 0, 0, 0]);
 }

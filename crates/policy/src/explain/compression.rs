@@ -30,8 +30,9 @@ impl NotCompressed {
             )
             .unless("raise `memory`, or `max_object` on the route"),
             Self::Composed => Explanation::of(
-                "the page is composed of fragments for each client",
-            ),
+                "the page is composed for each client, so that only its own text is compressed, and only by gzip",
+            )
+            .unless("send a field such as `Accept-Encoding: gzip`, and set `compress` with `gzip` on the route"),
             Self::StoredBefore => Explanation::of(
                 "the response was stored before compression was enabled on its route, and lacks `Vary: \
                  Accept-Encoding`",
