@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb image release style check test toolchains h2spec pebble eventsource fragments test-dashboard test-packages test-release test-world test-valkey shuttle lint fuzz bench-instructions deny crates peers compare compare-quick compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push tools
+.PHONY: build install uninstall deb image release style check test toolchains h2spec pebble eventsource fragments test-dashboard test-packages test-release test-world test-valkey shuttle lint fuzz bench-instructions deny crates peers compare compare-quick compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push compare-edge tools
 
 build:
 	cargo build --release --locked
@@ -133,7 +133,7 @@ lint: tools deny
 	cargo update --manifest-path compare/client-drivers/rust/Cargo.toml --workspace --locked --quiet
 	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c packaging/static/names.c
 	for script in packaging/install packaging/secret packaging/debian/build packaging/image/build packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm; do sh -n $$script || exit 1; done
-	for script in packaging/test packaging/release packaging/release-test packaging/sbom packaging/third-party compare/setup-peers compare/hit compare/tls compare/idle compare/memory compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges compare/php crates/microcache/benches/process packaging/fresh; do python3 $$script --help >/dev/null || exit 1; done
+	for script in packaging/test packaging/release packaging/release-test packaging/sbom packaging/third-party compare/setup-peers compare/hit compare/tls compare/idle compare/memory compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges compare/edge compare/php crates/microcache/benches/process packaging/fresh; do python3 $$script --help >/dev/null || exit 1; done
 
 # What of it goes to crates.io: the caching client and what it stands on, packed and built from the packages. Cargo takes a package of
 # the same version for the same one, so that nothing may be left of the last time.
@@ -167,7 +167,7 @@ peers: tools
 	compare/setup-peers $(ARGS)
 
 # Everything side by side, in about two hours and three quarters: make compare ARGS=--write
-compare: compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push
+compare: compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push compare-edge
 
 # A look at everything in two minutes, beside building: few rounds, few peers, and simulated applications.
 compare-quick:
@@ -198,6 +198,9 @@ compare-purges:
 
 compare-push:
 	compare/push $(ARGS)
+
+compare-edge:
+	compare/edge $(ARGS)
 
 compare-w1:
 	compare/w1 $(ARGS)
