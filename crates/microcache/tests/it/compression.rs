@@ -3,6 +3,7 @@
 mod attacks;
 mod browser;
 mod dictionaries;
+mod holes;
 mod left_alone;
 mod operators;
 

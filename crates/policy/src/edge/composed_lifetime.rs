@@ -1,6 +1,6 @@
 //! The lifetime of a composed page, and its fields.
 
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::directives::{self, Directive, ResponseDirectives};
 use crate::fields::{Fields, FieldsBuf, is_one_of};
@@ -161,9 +161,11 @@ impl ComposedLifetime {
     }
 }
 
-/// Returns the entity tag of a composed page. It is weak: encodings of the page have the same.
-pub fn composed_tag(page: &[u8]) -> String {
-    format!("W/\"mc-{:016x}\"", xxh3_64(page))
+/// Returns the entity tag of a page composed of these parts. It is weak: encodings of the page have the same.
+pub fn composed_tag(parts: impl Iterator<Item = impl AsRef<[u8]>>) -> String {
+    let mut page = Xxh3::new();
+    parts.for_each(|part| page.update(part.as_ref()));
+    format!("W/\"mc-{:016x}\"", page.digest())
 }
 
 /// Returns true for the fields in [`LEFT_OUT`], and for those by which one cache in particular is controlled.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use microcache_engine::{BodyError, Frame, Source};
+use microcache_engine::{BodyError, Frame, GzipPage, Source};
 
 use super::arriving_shell::ArrivingShell;
 use super::page_request::PageRequest;
@@ -16,6 +16,7 @@ pub(super) struct Composition {
     parts: VecDeque<PagePart>,
     /// The rest of the page.
     shell: Option<ArrivingShell>,
+    gzip: Option<GzipPage>,
 }
 
 impl Composition {
@@ -23,11 +24,13 @@ impl Composition {
         request: Arc<PageRequest>,
         parts: VecDeque<PagePart>,
         shell: Option<ArrivingShell>,
+        gzip: Option<GzipPage>,
     ) -> Self {
         Self {
             request,
             parts,
             shell,
+            gzip,
         }
     }
 }
@@ -44,7 +47,10 @@ impl Source for Composition {
                     }
                 }
                 None => match &mut self.shell {
-                    None => return Poll::Ready(None),
+                    None => {
+                        let end = self.gzip.take().map(|mut gzip| gzip.end());
+                        return Poll::Ready(end.map(|end| Ok(Frame::Data(end))));
+                    }
                     Some(shell) => {
                         match ready!(shell.poll_parts(cx, &self.request, &mut self.parts)) {
                             Ok(is_over) => {
@@ -61,7 +67,7 @@ impl Source for Composition {
             let Some(part) = self.parts.pop_front() else {
                 continue;
             };
-            let bytes = part.into_bytes();
+            let bytes = part.sent(self.gzip.as_mut());
             if !bytes.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::Data(bytes))));
             }

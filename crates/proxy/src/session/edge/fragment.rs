@@ -121,6 +121,11 @@ impl PendingFragment {
         self.is_waited_for
     }
 
+    /// Returns the length of the fragment, if it is there.
+    pub(super) fn length(&self) -> usize {
+        self.fragment().map_or(0, |fragment| fragment.body.len())
+    }
+
     /// Returns the fragment, if it is there.
     pub(super) const fn fragment(&self) -> Option<&Fragment> {
         match &self.state {

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use microcache_engine::{Body, Response};
-use microcache_policy::edge::{ComposedLifetime, composed_tag};
+use microcache_policy::edge::ComposedLifetime;
 use microcache_policy::validate::{Precondition, not_modified_keeps, precondition};
-use microcache_policy::{FieldBlock, FieldsBuf, RequestFacts};
+use microcache_policy::{Coding, FieldBlock, FieldsBuf, RequestFacts};
 
 use super::super::header_rules::is_shared;
 use super::fragment::Fragment;
@@ -51,26 +51,33 @@ fn put_unknown_lifetime(response: &mut Response) {
     response.fields = Some(FieldBlock::from(fields));
 }
 
-/// Adds the entity tag of a complete page, and answers a condition about it.
-pub(super) fn validate(response: &mut Response, request: &PageRequest) {
-    let Body::Full(body) = &response.body else {
-        return;
-    };
+/// Writes that the page is sent in gzip.
+pub(super) fn put_gzip(response: &mut Response) {
+    let mut fields = FieldsBuf::from(response.fields());
+    fields.push("Content-Encoding", Coding::Gzip.as_str());
+    response.fields = Some(FieldBlock::from(fields));
+}
+
+/// Adds the entity tag of a complete page. Returns true if the client has the page, and the response confirms that.
+pub(super) fn is_confirmed(response: &mut Response, request: &PageRequest, tag: &str) -> bool {
     if response.status != 200 {
-        return;
+        return false;
     }
     let mut fields = FieldsBuf::from(response.fields());
-    fields.push("ETag", composed_tag(body));
+    fields.push("ETag", tag);
     let (head, session) = (request.head(), request.session());
     let rules = session.shared.engine.rules(request.route());
     let asked = head.fields.fields();
     let facts = RequestFacts::read(&head.method, asked, false, rules);
     let now = request.now();
-    if precondition(asked, &facts, 200, fields.fields(), now) == Precondition::NotModified {
+    let precondition = precondition(asked, &facts, 200, fields.fields(), now);
+    let is_confirmed = precondition == Precondition::NotModified;
+    if is_confirmed {
         response.status = 304;
         response.length = None;
-        response.body = Body::Empty;
+        response.cache_status.coding = None;
         fields.retain(|name, _| not_modified_keeps(name));
     }
     response.fields = Some(FieldBlock::from(fields));
+    is_confirmed
 }

@@ -16,7 +16,9 @@ mod part;
 
 use std::sync::Arc;
 
-use microcache_engine::{Body, BoxFuture, NoResponse, Request, RequestHead, Response, RouteId};
+use microcache_engine::{
+    Body, BoxFuture, GzipPage, NoResponse, Request, RequestHead, Response, RouteId,
+};
 use microcache_policy::edge::{EdgeMode, PagePieces, remove_announcement};
 use microcache_policy::{FieldBlock, FieldsBuf, SURROGATE_CONTROL, Time};
 
@@ -57,6 +59,7 @@ impl PageComposer {
             head::put_unknown(&mut shell);
             return ComposedPage::Complete(shell);
         }
+        let gzip = GzipPage::of(&shell);
         let body = std::mem::replace(&mut shell.body, Body::Empty);
         let page = match body {
             Body::Stored(hit) => {
@@ -65,7 +68,9 @@ impl PageComposer {
                 let body = hit.shared_body().unwrap_or_default();
                 let pieces = hit.pieces().map(Arc::clone);
                 match pieces.or_else(|| PagePieces::of(&body).map(Arc::new)) {
-                    Some(pieces) => PendingPage::divided(&self.0, shell, &body, &pieces),
+                    Some(pieces) => {
+                        PendingPage::divided(&self.0, shell, &body, &pieces).in_gzip(gzip)
+                    }
                     None => return untouched(shell, Body::Stored(hit)),
                 }
             }

@@ -5,8 +5,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use microcache_engine::{Body, Response};
-use microcache_policy::edge::{PagePiece, PagePieces};
+use microcache_engine::{Body, GzipPage, Response};
+use microcache_policy::edge::{PagePiece, PagePieces, composed_tag};
 
 use super::arriving_shell::ArrivingShell;
 use super::composition::Composition;
@@ -27,6 +27,8 @@ pub(super) struct PendingPage {
     parts: VecDeque<PagePart>,
     /// The rest of its body.
     rest: Option<ArrivingShell>,
+    /// Writer of a page that is sent in gzip.
+    gzip: Option<GzipPage>,
 }
 
 impl PendingPage {
@@ -47,7 +49,13 @@ impl PendingPage {
             request: Arc::clone(request),
             shell,
             rest: None,
+            gzip: None,
         }
+    }
+
+    /// Sets the writer of a page that is sent in gzip.
+    pub(super) fn in_gzip(self, gzip: Option<GzipPage>) -> Self {
+        Self { gzip, ..self }
     }
 
     /// A page that is still arriving.
@@ -57,6 +65,7 @@ impl PendingPage {
             request: Arc::clone(request),
             shell,
             rest: Some(ArrivingShell::new(body)),
+            gzip: None,
         }
     }
 
@@ -122,20 +131,26 @@ impl PendingPage {
         }
         head::add_cookies(&mut response, &cookies);
         response.age = None;
-        response.length = length.map(|length| length as u64);
+        let sent = match &self.gzip {
+            None => length,
+            Some(gzip) => {
+                head::put_gzip(&mut response);
+                length.map(|_| {
+                    gzip.whole_length(fragments_of(&self.parts).map(PendingFragment::length))
+                })
+            }
+        };
+        response.length = sent.map(|length| length as u64);
         match length {
             Some(length) if length <= MOST_JOINED => {
-                let mut body = BytesMut::with_capacity(length);
-                for part in &self.parts {
-                    body.extend_from_slice(part.bytes().map_or(&[], |bytes| bytes));
-                }
-                response.body = Body::Full(body.freeze());
-                if cookies.is_empty() {
-                    head::validate(&mut response, &self.request);
+                let tag = composed_tag(self.parts.iter().filter_map(PagePart::bytes));
+                if !cookies.is_empty() || !head::is_confirmed(&mut response, &self.request, &tag) {
+                    response.body =
+                        Body::Full(joined(&self.parts, sent.unwrap_or(length), self.gzip));
                 }
             }
             _ => {
-                let body = Composition::new(self.request, self.parts, self.rest);
+                let body = Composition::new(self.request, self.parts, self.rest, self.gzip);
                 response.body = Body::Stream(Box::new(body));
             }
         }
@@ -153,4 +168,16 @@ impl PendingPage {
         let cookies = fragments.flat_map(Fragment::cookies);
         cookies.map(Bytes::copy_from_slice).collect()
     }
+}
+
+/// Joins the parts of a page that are all there. `length` is that of the whole.
+fn joined(parts: &VecDeque<PagePart>, length: usize, mut gzip: Option<GzipPage>) -> Bytes {
+    let mut body = BytesMut::with_capacity(length);
+    for part in parts {
+        body.extend_from_slice(&part.sent(gzip.as_mut()));
+    }
+    if let Some(mut gzip) = gzip {
+        body.extend_from_slice(&gzip.end());
+    }
+    body.freeze()
 }

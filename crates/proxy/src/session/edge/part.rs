@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use microcache_engine::GzipPage;
 
 use super::fragment::{Fragment, PendingFragment};
 
@@ -23,9 +24,14 @@ impl PagePart {
         }
     }
 
-    /// Returns the bytes of a part that is there.
-    pub(super) fn into_bytes(self) -> Bytes {
-        self.bytes().cloned().unwrap_or_default()
+    /// Returns the bytes of a part that is there, as the next ones of the page are sent.
+    pub(super) fn sent(&self, gzip: Option<&mut GzipPage>) -> Bytes {
+        let bytes = self.bytes().cloned().unwrap_or_default();
+        match (self, gzip) {
+            (_, None) => bytes,
+            (Self::Text(_), Some(gzip)) => gzip.text(),
+            (Self::Fragment(_), Some(gzip)) => gzip.hole(&bytes),
+        }
     }
 }
 
