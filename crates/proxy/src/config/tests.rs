@@ -1352,6 +1352,20 @@ fn match_conditions_that_contradict_are_mistakes() {
         ],
     );
     check_match(
+        r#"header = { X-A = "1" }"#,
+        &[
+            "2:20: expected text in quotes, found a table",
+            "= write header = \"X-A=1\"",
+        ],
+    );
+    check_match(
+        r#"cookie = { a = "1*", b = true }"#,
+        &[
+            "2:20: expected text in quotes, found a table",
+            "= write cookie = [\"a=1*\", \"b\"], of which one must hold",
+        ],
+    );
+    check_match(
         r#"scheme = "ftp""#,
         &[r#"2:20: expected one of "http", "https", found "ftp""#],
     );

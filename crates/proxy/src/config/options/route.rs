@@ -149,7 +149,7 @@ pub(in crate::config) const MATCH: &[Opt<Matcher>] = &[
              a route with this condition, `cookie`, `query`, `client` or `scheme` are stored apart \
              from those of other routes, under the name of the route.",
     )
-    .sets(|r, v, m| r.headers = some(v, m, |item| item.parse(of(Part::Header)))),
+    .sets(|r, v, m| r.headers = some(v, m, |item| condition("header", Part::Header, item))),
     optional(
         "cookie",
         List("NAME[=PATTERN]"),
@@ -157,7 +157,7 @@ pub(in crate::config) const MATCH: &[Opt<Matcher>] = &[
     )
     .unset("any")
     .help("Request cookie that is present, or has a value that matches")
-    .sets(|r, v, m| r.cookies = some(v, m, |item| item.parse(of(Part::Cookie)))),
+    .sets(|r, v, m| r.cookies = some(v, m, |item| condition("cookie", Part::Cookie, item))),
     optional(
         "query",
         List("NAME[=PATTERN]"),
@@ -166,7 +166,7 @@ pub(in crate::config) const MATCH: &[Opt<Matcher>] = &[
     .unset("any")
     .help("Query parameter that is present, or has a value that matches")
     .more("`*` alone is any parameter.")
-    .sets(|r, v, m| r.queries = some(v, m, |item| item.parse(of(Part::Query)))),
+    .sets(|r, v, m| r.queries = some(v, m, |item| condition("query", Part::Query, item))),
     optional(
         "client",
         List("ADDRESS|BLOCK"),
@@ -229,9 +229,22 @@ fn parts(name: &str, value: &Value, mistakes: &mut Mistakes) -> Vec<Matcher> {
     parts
 }
 
-/// Returns the parser of a condition on this part of a request.
-fn of(part: Part) -> impl Fn(&str) -> Result<Condition, String> {
-    move |text| Condition::of(part, text)
+/// Reads a condition on this part of a request. A table, as other servers have it, gets the right form as remedy.
+fn condition(option: &str, part: Part, item: &Value) -> Result<Condition, Mistake> {
+    let texts = item.named().iter().map(|(key, value)| {
+        let pattern = value.text().map(|text| format!("={text}"));
+        format!("\"{}{}\"", key.name, pattern.unwrap_or_default())
+    });
+    let texts: Vec<_> = texts.collect();
+    let read = item.parse(|text| Condition::of(part, text));
+    read.map_err(|mistake| match &texts[..] {
+        [] => mistake,
+        [one] => mistake.remedy(format!("write {option} = {one}")),
+        all => mistake.remedy(format!(
+            "write {option} = [{}], of which one must hold",
+            all.join(", ")
+        )),
+    })
 }
 
 /// Reads a list that must not be empty: without values, the route would match nothing.
