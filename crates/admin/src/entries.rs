@@ -65,9 +65,10 @@ pub(crate) async fn entries(
 ) -> Result<Json<Value>, Problem> {
     let Query(query) = query?;
     let engine = interface.handle.engine();
-    let scope = query.scope(|scheme, host, target| engine.scope_of_url(scheme, host, target))?;
+    let scopes_of_url =
+        |scheme, host: &[u8], target: &[u8]| engine.scopes_of_url(scheme, host, target);
     let wanted = EntryFilter {
-        scope,
+        scopes: query.scopes(scopes_of_url)?,
         size: query.min_size,
         age: query.min_age.saturating_mul(1000),
         uses: query.min_hits,
@@ -122,17 +123,19 @@ pub(crate) async fn entries(
 }
 
 impl EntriesQuery {
-    fn scope(
+    /// Scopes that an entry has to be in one of.
+    fn scopes(
         &self,
-        scope_of_url: impl Fn(Scheme, &[u8], &[u8]) -> Scope,
-    ) -> Result<Scope, Problem> {
+        scopes_of_url: impl Fn(Scheme, &[u8], &[u8]) -> Vec<Scope>,
+    ) -> Result<Vec<Scope>, Problem> {
+        let one = |scope: Result<Scope, Problem>| scope.map(|it| vec![it]);
         let url = self.url.as_deref();
-        let prefix = self.prefix.as_deref().map(scopes::prefix);
-        let glob = self.glob.as_deref().map(scopes::glob);
-        let host = self.host.as_deref().map(scopes::host);
-        let tag = self.tag.as_deref().map(|name| Ok(scopes::tag(name)));
+        let prefix = self.prefix.as_deref().map(scopes::prefix).map(one);
+        let glob = self.glob.as_deref().map(scopes::glob).map(one);
+        let host = self.host.as_deref().map(scopes::host).map(one);
+        let tag = self.tag.as_deref().map(|name| Ok(vec![scopes::tag(name)]));
         let named = [
-            url.map(|name| scopes::url(name, scope_of_url)),
+            url.map(|name| scopes::url(name, scopes_of_url)),
             prefix,
             glob,
             host,
@@ -146,7 +149,7 @@ impl EntriesQuery {
                 "use only one of them",
             ));
         }
-        Ok(scopes.pop().unwrap_or(Scope::Everything))
+        Ok(scopes.pop().unwrap_or_else(|| vec![Scope::Everything]))
     }
 
     fn limit(&self) -> Result<usize, Problem> {

@@ -7,13 +7,13 @@ use microcache_policy::key::normal_host;
 
 use crate::problem::Problem;
 
-/// Returns what `scope_of_url` makes of a URL: its scopes, in the form of the cache keys of its routes.
-pub(crate) fn url<T>(
+/// Returns the scopes of a URL, in the form of the cache keys of its routes.
+pub(crate) fn url(
     name: &str,
-    scope_of_url: impl Fn(Scheme, &[u8], &[u8]) -> T,
-) -> Result<T, Problem> {
+    scopes_of_url: impl Fn(Scheme, &[u8], &[u8]) -> Vec<Scope>,
+) -> Result<Vec<Scope>, Problem> {
     let at = read(name).map_err(of_field("url"))?;
-    Ok(scope_of_url(at.scheme, &at.host, &at.target))
+    Ok(scopes_of_url(at.scheme, &at.host, &at.target))
 }
 
 /// Scheme, host and target of a URL.

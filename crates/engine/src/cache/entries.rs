@@ -22,8 +22,8 @@ pub const MAX_PAGE: usize = 1_000;
 /// A filter over entries.
 #[derive(Clone, Debug)]
 pub struct EntryFilter {
-    /// Entries in this purge scope.
-    pub scope: Scope,
+    /// Entries in one of these purge scopes.
+    pub scopes: Vec<Scope>,
     /// Entries of at least this size in bytes, head and body together.
     pub size: u64,
     /// Entries received at least this long ago, in milliseconds.
@@ -36,7 +36,7 @@ impl Default for EntryFilter {
     /// No restriction.
     fn default() -> Self {
         Self {
-            scope: Scope::Everything,
+            scopes: vec![Scope::Everything],
             size: 0,
             age: 0,
             uses: 0,
@@ -223,8 +223,10 @@ impl EntryFilter {
         entry.size >= self.size
             && entry.age >= self.age
             && entry.uses >= self.uses
-            && (self.scope == Scope::Everything
-                || EntryNames::new(entry.held(tags)).is_in(&self.scope))
+            && (self.scopes.contains(&Scope::Everything) || {
+                let names = EntryNames::new(entry.held(tags));
+                self.scopes.iter().any(|scope| names.is_in(scope))
+            })
     }
 }
 

@@ -408,15 +408,8 @@ impl Engine {
         }
     }
 
-    /// The purge scope of all responses of a url, with its query normalised as on its route. The
-    /// host may be in any case and have the scheme's default port.
-    pub fn scope_of_url(&self, scheme: Scheme, host: &[u8], target: &[u8]) -> Scope {
-        let request = Request::of_url(scheme, host, target);
-        scope_on(self.route(&request), &request)
-    }
-
     /// The purge scopes of all responses of a url: its query may be normalised in another way on each of the routes that
-    /// its requests may take.
+    /// its requests may take. The host may be in any case and have the scheme's default port.
     pub fn scopes_of_url(&self, scheme: Scheme, host: &[u8], target: &[u8]) -> Vec<Scope> {
         let request = Request::of_url(scheme, host, target);
         let mut scopes = Vec::new();

@@ -415,7 +415,7 @@ async fn entries_in_memory_are_listed_page_by_page() {
     assert_eq!(most_used[0].uses, 2);
     assert!(String::from_utf8_lossy(&most_used[0].key).contains("/green"));
     let coloured = EntryFilter {
-        scope: tag("colour"),
+        scopes: vec![tag("colour")],
         ..EntryFilter::default()
     };
     assert_eq!(

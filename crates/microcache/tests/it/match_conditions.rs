@@ -1,5 +1,6 @@
 //! Routes by more than the URL: each has entries of its own.
 
+use crate::operators::Operator;
 use crate::support::{Origin, Proxy, Reply};
 
 #[test]
@@ -87,9 +88,9 @@ routes = [
 }
 
 #[test]
-fn a_purge_of_a_url_takes_the_entries_of_all_its_routes() {
+fn a_url_is_listed_and_purged_on_all_its_routes() {
     let origin = Origin::start();
-    let proxy = Proxy::with_config(&format!(
+    let (proxy, admin) = Proxy::operated_by_file(&format!(
         r#"
 origin = "{}"
 purge_from = ["127.0.0.1"]
@@ -109,6 +110,12 @@ routes = [
         (origin.count("/?utm_source=a"), origin.count("/"))
     };
     assert_eq!((both(), both()), ((1, 1), (1, 1)));
+    let listed = Operator::at(admin).get("/v1/entries?url=http://example.com/?utm_source=a");
+    assert_eq!(
+        listed["entries"].as_array().map(Vec::len),
+        Some(2),
+        "{listed}"
+    );
     assert_eq!(proxy.send("PURGE", "/?utm_source=a", &[]).status, 200);
     assert_eq!(both(), (2, 2));
 }
