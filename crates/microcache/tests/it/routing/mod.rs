@@ -2,4 +2,5 @@
 
 mod answers;
 mod files;
+mod operators;
 mod rewrites;
