@@ -63,6 +63,8 @@ details! {
     RateLimited = "rate-limited",
     /// The route does not admit the client.
     AccessDenied = "access-denied",
+    /// The route requires a client certificate that this connection lacks.
+    CertificateRequired = "certificate-required",
     /// The server is in maintenance mode.
     Maintenance = "maintenance",
     /// The request has no valid credentials for the route.

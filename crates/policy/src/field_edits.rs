@@ -125,6 +125,8 @@ mod tests {
             host: b"a",
             scheme: "http",
             request_id: b"",
+            certificate_subject: "",
+            certificate_fingerprint: "",
         };
         let edited = edits.applied(Fields::new(fields.as_bytes()), &values);
         String::from_utf8(edited.into_block()).expect("text")

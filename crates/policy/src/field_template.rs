@@ -21,13 +21,23 @@ enum Placeholder {
     Host,
     Scheme,
     RequestId,
+    CertificateSubject,
+    CertificateFingerprint,
 }
 
-const PLACEHOLDERS: [(&str, Placeholder); 4] = [
+const PLACEHOLDERS: [(&str, Placeholder); 6] = [
     ("client_address", Placeholder::ClientAddress),
     ("host", Placeholder::Host),
     ("scheme", Placeholder::Scheme),
     ("request_id", Placeholder::RequestId),
+    (
+        "client_certificate_subject",
+        Placeholder::CertificateSubject,
+    ),
+    (
+        "client_certificate_fingerprint",
+        Placeholder::CertificateFingerprint,
+    ),
 ];
 
 /// The properties of a request that placeholders stand for.
@@ -41,6 +51,10 @@ pub struct TemplateValues<'a> {
     pub scheme: &'a str,
     /// The identifier of the request; empty if no template asks for it.
     pub request_id: &'a [u8],
+    /// The subject of the client's certificate; empty without one.
+    pub certificate_subject: &'a str,
+    /// The fingerprint of the client's certificate; empty without one.
+    pub certificate_fingerprint: &'a str,
 }
 
 impl FieldTemplate {
@@ -81,6 +95,18 @@ impl FieldTemplate {
         self.pieces.contains(&id)
     }
 
+    /// Returns whether it has a property of the client's certificate.
+    pub fn has_certificate(&self) -> bool {
+        use Placeholder::{CertificateFingerprint, CertificateSubject};
+        let is_of_it = |piece: &Piece| {
+            matches!(
+                piece,
+                Piece::Placeholder(CertificateSubject | CertificateFingerprint)
+            )
+        };
+        self.pieces.iter().any(is_of_it)
+    }
+
     /// A value without placeholders.
     pub fn literal(text: &str) -> Self {
         let pieces = vec![Piece::Literal(text.to_owned())];
@@ -94,6 +120,8 @@ impl FieldTemplate {
             host,
             scheme,
             request_id,
+            certificate_subject,
+            certificate_fingerprint,
         } = *values;
         let resolved = self.pieces.iter().map(|piece| match piece {
             Piece::Literal(text) => text.as_bytes(),
@@ -101,6 +129,10 @@ impl FieldTemplate {
             Piece::Placeholder(Placeholder::Host) => host,
             Piece::Placeholder(Placeholder::Scheme) => scheme.as_bytes(),
             Piece::Placeholder(Placeholder::RequestId) => request_id,
+            Piece::Placeholder(Placeholder::CertificateSubject) => certificate_subject.as_bytes(),
+            Piece::Placeholder(Placeholder::CertificateFingerprint) => {
+                certificate_fingerprint.as_bytes()
+            }
         });
         resolved.collect()
     }
@@ -127,6 +159,8 @@ mod tests {
         host: b"example.com",
         scheme: "https",
         request_id: b"0a",
+        certificate_subject: "CN=ann",
+        certificate_fingerprint: "0b",
     };
 
     fn resolved(text: &str) -> Result<String, String> {
@@ -143,6 +177,8 @@ mod tests {
         );
         assert_eq!(resolved("{client_address}"), Ok("192.0.2.1".to_owned()));
         assert_eq!(resolved("<{request_id}>"), Ok("<0a>".to_owned()));
+        let of_certificate = "{client_certificate_subject};{client_certificate_fingerprint}";
+        assert_eq!(resolved(of_certificate), Ok("CN=ann;0b".to_owned()));
         assert_eq!(resolved(""), Ok(String::new()));
     }
 

@@ -144,7 +144,11 @@ fn rewritten_step(target: &[u8]) -> ExplanationStep {
 const fn comes_before_authentication(own: Detail) -> bool {
     matches!(
         own,
-        Detail::AmbiguousPath | Detail::AccessDenied | Detail::Maintenance | Detail::RateLimited
+        Detail::AmbiguousPath
+            | Detail::AccessDenied
+            | Detail::CertificateRequired
+            | Detail::Maintenance
+            | Detail::RateLimited
     )
 }
 

@@ -7,6 +7,7 @@ mod ambiguous_paths;
 mod bad_days;
 mod bad_origin;
 mod chaos;
+mod client_certificates;
 mod collapse;
 mod compression;
 mod connections;

@@ -27,6 +27,7 @@ impl Detail {
             Self::BadRequest => BAD_REQUEST,
             Self::RateLimited => RATE_LIMITED,
             Self::AccessDenied => ACCESS_DENIED,
+            Self::CertificateRequired => CERTIFICATE_REQUIRED,
             Self::Maintenance => MAINTENANCE,
             Self::AuthenticationRequired => AUTHENTICATION_REQUIRED,
             Self::AuthenticationBusy => AUTHENTICATION_BUSY,
@@ -130,6 +131,12 @@ const ACCESS_DENIED: Explanation =
     Explanation::of("`deny` of the route has the client's address, or `allow` does not")
         .by("RFC 9110 §15.5.4")
         .unless("change `allow` or `deny`; behind a proxy, add it to `trusted_proxies`");
+
+const CERTIFICATE_REQUIRED: Explanation = Explanation::of(
+    "`client_certificate` of the route requires a certificate that the connection does not have",
+)
+.by("RFC 9110 §15.5.4")
+.unless("connect by TLS with a certificate of `client_ca`; a simulated request has none");
 
 const AUTHENTICATION_REQUIRED: Explanation =
     Explanation::of("the route requires authentication, and the request has no valid credentials")

@@ -13,8 +13,8 @@ use super::mistake::{Mistake, Mistakes, Report};
 use super::options::{
     ACCESS, ACME, ADMIN, ANSWERS, ASKING, COMPRESSION, EDGE, ERROR_PAGES, FILES, GROUP, HEADERS,
     INCLUDE, LIMITS, LOGS, MERCURE, ORIGIN, Otherwise, PUSH, REDIRECTS, REWRITING, ROUTE, RULES,
-    RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts, check_authentication, check_compression,
-    check_edge, exclusive, flags, set_defaults,
+    RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts, check_authentication,
+    check_client_certificate, check_compression, check_edge, exclusive, flags, set_defaults,
 };
 use super::place::Place;
 use super::raw::{self, Table, Value};
@@ -237,6 +237,8 @@ impl<'a> Draft<'a> {
         self.check_max_object(&self.route, table, mistakes);
         check_removed(&self.route, table, mistakes);
         check_authentication(table, mistakes);
+        let has_authorities = self.config.tls.client_ca.is_some();
+        check_client_certificate(&self.route, has_authorities, table, mistakes);
         check_compression(&mut self.route, table, mistakes);
         check_edge(&self.route, table, mistakes);
     }
@@ -379,6 +381,8 @@ impl<'a> Draft<'a> {
         let mut own = self.config.push.routes(&self.config.routes);
         for route in &mut own {
             route.addresses.clone_from(&self.route.route.addresses);
+            let certificate = &self.route.route.client_certificate;
+            route.client_certificate.clone_from(certificate);
             route.basic_auth.clone_from(&self.route.route.basic_auth);
             route
                 .forward_auth
@@ -456,6 +460,8 @@ impl<'a> Draft<'a> {
         }
         table.apply(ACCESS, &mut route, mistakes);
         check_authentication(&table, mistakes);
+        let has_authorities = self.config.tls.client_ca.is_some();
+        check_client_certificate(&route, has_authorities, &table, mistakes);
         table.apply(COMPRESSION, &mut route, mistakes);
         table.apply(EDGE, &mut route, mistakes);
         table.apply(HEADERS, &mut route, mistakes);

@@ -10,6 +10,7 @@ use microcache_policy::{Fields, KeyRules, Rules};
 
 use super::access::AddressRules;
 use super::basic_auth::BasicAuth;
+use super::client_certificate::CertificateRule;
 use super::condition::Condition;
 use super::edge::EdgeSettings;
 use super::error_pages::ErrorPages;
@@ -65,6 +66,8 @@ pub struct Route {
     pub rate: Rate,
     /// The clients that may use it, by address.
     pub addresses: AddressRules,
+    /// The client certificates that it requires.
+    pub client_certificate: CertificateRule,
     /// Basic authentication.
     pub basic_auth: Option<BasicAuth>,
     /// Authentication by another server.
@@ -131,6 +134,7 @@ impl Route {
             max_body: None,
             rate: Rate::default(),
             addresses: AddressRules::default(),
+            client_certificate: CertificateRule::Off,
             basic_auth: None,
             forward_auth: None,
             name: String::new(),
@@ -167,7 +171,9 @@ impl Route {
 
     /// Returns whether its clients are authenticated.
     pub(crate) const fn authenticates(&self) -> bool {
-        self.basic_auth.is_some() || self.forward_auth.is_some()
+        self.basic_auth.is_some()
+            || self.forward_auth.is_some()
+            || !self.client_certificate.is_off()
     }
 
     /// Returns whether the clients that may use it are those of another route.
@@ -183,6 +189,7 @@ impl Route {
             _ => false,
         };
         is_same_file
+            && self.client_certificate == other.client_certificate
             && match (&self.forward_auth, &other.forward_auth) {
                 (None, None) => true,
                 (Some(own), Some(other)) => own.has_url_of(other),
@@ -204,6 +211,13 @@ impl Route {
             }
             for name in &auth.session_cookies {
                 request.removed_cookies.push(name);
+            }
+        }
+        // A field about one client's certificate is for that client.
+        for at in 0..request.set_fields.len() {
+            if request.set_fields[at].value.has_certificate() {
+                let name = request.set_fields[at].name.clone();
+                request.grant(&name);
             }
         }
         if self.authenticates() {

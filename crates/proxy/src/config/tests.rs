@@ -1108,6 +1108,7 @@ fn every_example_and_default_is_read_by_its_option() {
             }
             (.., true, _) => "push = \"/live/\"",
             (.., true) => "mercure_publisher_key_file = \"a\"",
+            _ if about.name == "client_certificate" => "tls = \"a.pem\"\nclient_ca = \"a.pem\"",
             _ => "",
         };
         for value in values {
@@ -1421,7 +1422,8 @@ fn header_rules_that_would_change_the_message_are_mistakes() {
         "response_headers = { add = { X-A = \"{clock}\" } }",
         &[
             "1:36: cannot use \"{clock}\"",
-            "= placeholders are {client_address}, {host}, {scheme}, {request_id}",
+            "= placeholders are {client_address}, {host}, {scheme}, {request_id}, \
+             {client_certificate_subject}, {client_certificate_fingerprint}",
         ],
     );
     check(

@@ -12,8 +12,8 @@ use super::mistake::{Mistake, Mistakes, Report};
 use super::place::Place;
 use super::raw::Table;
 use crate::tls::{
-    self, CertificateFiles, CertificateReport, Certificates, IssuedCertificates, Tickets,
-    TlsFileError,
+    self, CertificateFiles, CertificateReport, Certificates, ClientAuthorities, IssuedCertificates,
+    Tickets, TlsFileError,
 };
 use crate::upstream::settings::OriginProtocol;
 
@@ -29,12 +29,16 @@ pub struct TlsConfig {
     pub(super) certificates: Vec<(CertificateFiles, Place)>,
     /// The file with the secrets of session tickets.
     pub(super) ticket_keys: Option<(PathBuf, Place)>,
+    /// The file with the authorities of clients' certificates.
+    pub(super) client_ca: Option<(PathBuf, Place)>,
     /// HTTP is redirected to HTTPS.
     pub(super) redirect: bool,
     /// The Strict-Transport-Security of HTTPS responses.
     pub(crate) strict: Option<String>,
     /// The TLS configuration; `None` until the files are read.
     pub(crate) ready: Option<Arc<ServerConfig>>,
+    /// The authorities of clients' certificates; `None` if none are asked for.
+    pub(crate) authorities: Option<ClientAuthorities>,
     /// The names and expiry of the certificates read.
     pub(crate) read: Vec<CertificateReport>,
 }
@@ -51,8 +55,10 @@ impl TlsConfig {
             let others = [&files.key, &files.ocsp].into_iter().flatten();
             std::iter::once(&files.certificate).chain(others)
         });
-        let tickets = self.ticket_keys.iter().map(|(file, _)| file);
-        certificates.chain(tickets).map(PathBuf::as_path)
+        let others = self.ticket_keys.iter().chain(&self.client_ca);
+        certificates
+            .chain(others.map(|(file, _)| file))
+            .map(PathBuf::as_path)
     }
 
     /// Returns the port to redirect to, if the redirect is on.
@@ -89,6 +95,7 @@ impl TlsConfig {
             "redirect_http",
             "strict_transport_security",
             "tls_ticket_keys",
+            "client_ca",
         ];
         if table.get("tls").or(table.get("acme")).is_some() {
             return;
@@ -135,7 +142,11 @@ impl Config {
         });
         self.tls.read = certificates.iter().map(|one| one.report()).collect();
         let certificates = Arc::new(Certificates::new(&certificates, issued));
-        match tls::for_clients(certificates, tickets, is_on) {
+        let authorities = self.tls.client_ca.as_ref().and_then(|(file, place)| {
+            let read = ClientAuthorities::read(file, unix_time());
+            mistakes.ok(read.map_err(|fault| at(place, fault)))
+        });
+        match tls::for_clients(certificates, tickets, authorities.as_ref(), is_on) {
             Ok(ready) => self.tls.ready = Some(ready),
             Err(error) => {
                 let named = self.tls.certificates.first().map(|(_, place)| place);
@@ -144,6 +155,7 @@ impl Config {
                 mistakes.note(Mistake::new(place.unwrap_or(&Place::Urls), what));
             }
         }
+        self.tls.authorities = authorities;
     }
 
     fn read_for_origins(&mut self, mistakes: &mut Mistakes) {

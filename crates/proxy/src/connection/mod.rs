@@ -165,6 +165,9 @@ impl Connection {
             // An ACME challenge connection carries no requests (RFC 8737 §3).
             Ok(Ok(())) if tls.is_challenge() => false,
             Ok(Ok(())) => {
+                if let Some(chain) = tls.client_certificates() {
+                    self.session.take_client_certificate(&chain);
+                }
                 self.expect_more(self.session.shared.engine.clock.now());
                 true
             }

@@ -16,6 +16,7 @@ use microcache_wire::proxy_protocol;
 use parking_lot::Mutex;
 use rustix::net::{Shutdown, shutdown};
 use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 
 use super::socket;
@@ -133,6 +134,12 @@ impl TlsSocket {
     /// Returns `true` if ALPN selected HTTP/2, which excludes HTTP/1 (RFC 9113 §3.2).
     pub(crate) fn has_agreed_on_http2(&self) -> bool {
         self.state.lock().session.has_agreed_on_http2()
+    }
+
+    /// Returns the certificate that the client has presented, with its intermediates.
+    pub(super) fn client_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
+        let state = self.state.lock();
+        state.session.client_certificates().map(<[_]>::to_vec)
     }
 
     /// Returns the certificate presented to the client, if it covers the host of its SNI.

@@ -22,7 +22,7 @@ impl Session {
             return Some(Reply::Now(page));
         }
         if self.shared.controls_access
-            && let Some(page) = self.denied_address(found.route, request, now)
+            && let Some(page) = self.denied(found.route, request, now)
         {
             return Some(Reply::Now(page));
         }

@@ -273,6 +273,8 @@ impl Session {
             Some(Detail::AmbiguousPath)
         } else if !self.admits_address(explained.route(), &request) {
             Some(Detail::AccessDenied)
+        } else if !self.admits_certificate(explained.route(), &request) {
+            Some(Detail::CertificateRequired)
         } else if mode.as_ref().is_some_and(|mode| !mode.keep_cached) {
             Some(Detail::Maintenance)
         } else if self.lacks_credentials(explained.route(), &request) {

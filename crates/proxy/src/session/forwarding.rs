@@ -14,6 +14,7 @@ use microcache_policy::{
 use parking_lot::Mutex;
 
 use crate::config::{Cidr, forwarded_client};
+use crate::tls::ClientCertificate;
 use microcache_policy::Network;
 
 /// Client of a connection.
@@ -83,6 +84,8 @@ pub(crate) struct Peer {
     /// The peer is a trusted proxy.
     pub(crate) trusted: bool,
     pub(crate) scheme: Scheme,
+    /// Certificate that the client has presented.
+    pub(super) certificate: Option<Arc<ClientCertificate>>,
 }
 
 impl Peer {
@@ -94,6 +97,7 @@ impl Peer {
             is_v6: address.is_some_and(|address| address.is_ipv6()),
             trusted: caller.is_in(trusted),
             scheme,
+            certificate: None,
         }
     }
 
@@ -126,6 +130,11 @@ impl Peer {
             }
             _ => Arc::clone(&self.text),
         }
+    }
+
+    /// Returns the certificate of the client, unless it has expired.
+    pub(crate) fn certificate(&self) -> Option<&Arc<ClientCertificate>> {
+        self.certificate.as_ref().filter(|it| it.is_valid())
     }
 
     /// Returns the address of the proxy with the PROXY protocol.

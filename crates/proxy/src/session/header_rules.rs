@@ -16,6 +16,7 @@ use microcache_policy::{Detail, FieldBlock, FieldsBuf, SURROGATE_CONTROL};
 use super::error_page::put_error_page;
 use super::{Reply, Session, request_id};
 use crate::config::{Config, ErrorPages, GoesTo, Route};
+use crate::tls::ClientCertificate;
 
 /// The changes of one route.
 #[derive(Debug)]
@@ -139,24 +140,32 @@ pub(super) struct DeferredHeaders {
     rules: Arc<HeaderRules>,
     head: RequestHead,
     client: Arc<str>,
+    certificate: Option<Arc<ClientCertificate>>,
 }
 
 impl DeferredHeaders {
     pub(super) fn change(&self, response: &mut Response) {
         let request = self.head.as_request();
         let id = request_id(&request).unwrap_or_default();
-        let headers = headers_of(&request, &self.client, &id);
+        let headers = headers_of(&request, &self.client, &id, self.certificate.as_ref());
         self.rules.change(&headers, response);
     }
 }
 
-fn headers_of<'a>(request: &Request<'a>, client: &'a str, id: &'a [u8]) -> HeadersOf<'a> {
+fn headers_of<'a>(
+    request: &Request<'a>,
+    client: &'a str,
+    id: &'a [u8],
+    certificate: Option<&'a Arc<ClientCertificate>>,
+) -> HeadersOf<'a> {
     HeadersOf {
         values: TemplateValues {
             client_address: client.as_bytes(),
             host: request.host,
             scheme: request.scheme.as_str(),
             request_id: id,
+            certificate_subject: certificate.map_or("", |it| it.subject()),
+            certificate_fingerprint: certificate.map_or("", |it| it.fingerprint()),
         },
         path: split_query(request.target).0,
         has_credentials: request.fields.value(names::AUTHORIZATION).is_some(),
@@ -181,7 +190,7 @@ impl Session {
                 .peer
                 .client_text(request.fields, &self.shared.trusted_proxies);
             let id = request_id(request).unwrap_or_default();
-            let headers = headers_of(request, &client, &id);
+            let headers = headers_of(request, &client, &id, self.peer.certificate());
             rules[route].change(&headers, response);
         }
     }
@@ -197,6 +206,7 @@ impl Session {
         Some(Box::new(DeferredHeaders {
             rules: Arc::clone(&rules[route]),
             client: self.peer.client_text(fields, &self.shared.trusted_proxies),
+            certificate: self.peer.certificate().cloned(),
             head: head.clone(),
         }))
     }

@@ -9,6 +9,7 @@ mod answering;
 mod authentication;
 mod before_cache;
 mod cache_fields;
+mod client_certificate;
 mod content;
 mod edge;
 mod error_page;
@@ -148,6 +149,7 @@ impl Session {
         if let Some(newer) = self.shared.newer() {
             self.peer.judge(&newer.trusted_proxies);
             self.shared = newer;
+            self.verify_client_certificate();
         }
     }
 
@@ -593,11 +595,14 @@ impl Session {
         );
         if !rules.set_fields.is_empty() {
             let client = self.peer.client_text(fields, &self.shared.trusted_proxies);
+            let certificate = self.peer.certificate();
             let values = TemplateValues {
                 client_address: client.as_bytes(),
                 host: &head.host,
                 scheme: self.peer.scheme.as_str(),
                 request_id: &request_id(&head.as_request()).unwrap_or_default(),
+                certificate_subject: certificate.map_or("", |it| it.subject()),
+                certificate_fingerprint: certificate.map_or("", |it| it.fingerprint()),
             };
             set_fields(&mut outgoing, rules, &values);
         }

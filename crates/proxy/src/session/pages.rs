@@ -39,6 +39,15 @@ pub(crate) fn denied(now: Time) -> Response {
     }
 }
 
+/// Response to a client without a certificate that the route requires.
+pub(crate) fn certificate_required(now: Time) -> Response {
+    let text = "This page requires a client certificate.";
+    Response {
+        outcome: Outcome::Limited,
+        ..page(403, text, Detail::CertificateRequired, now)
+    }
+}
+
 /// Response to a request in maintenance mode.
 pub(crate) fn maintenance(retry_after: u32, now: Time) -> Response {
     let text = "This site is being maintained. Please try again later.";

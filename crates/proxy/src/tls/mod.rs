@@ -2,6 +2,7 @@
 
 mod certificate;
 mod certificates;
+mod client_certificate;
 mod files;
 mod issued;
 mod origins;
@@ -21,12 +22,14 @@ use rustls::{Error, ServerConfig};
 pub(crate) use certificate::Certificate;
 pub use certificate::{CertificateReport, RenewalState};
 pub(crate) use certificates::Certificates;
+pub(crate) use client_certificate::{ClientAuthorities, ClientCertificate, has_kind_of_name};
 pub use files::CertificateFiles;
 pub(crate) use files::{TlsFileError, exposed, read_eab_key, read_secrets};
 pub use issued::{IssuedCertificate, IssuedCertificates, PendingChallenge};
 pub(crate) use origins::HTTP2;
 pub use origins::OriginTls;
 pub(crate) use session::{HELD_BACK, RecordBuffer, TlsSession};
+use tickets::BoundTickets;
 pub(crate) use tickets::Tickets;
 
 /// ALPN protocols offered to clients, in order of preference (RFC 7301).
@@ -47,23 +50,28 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// Builds the configuration of sessions with clients: TLS 1.2 and 1.3.
+/// Builds the configuration of sessions with clients: TLS 1.2 and 1.3. Clients are asked for certificates of
+/// `authorities`, and need not have one.
 pub(crate) fn for_clients(
     certificates: Arc<Certificates>,
     tickets: Arc<Tickets>,
+    authorities: Option<&ClientAuthorities>,
     takes_challenges: bool,
 ) -> Result<Arc<ServerConfig>, Error> {
     let builder = ServerConfig::builder_with_provider(provider());
-    let mut config = builder
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_cert_resolver(certificates);
+    let builder = builder.with_safe_default_protocol_versions()?;
+    let builder = match authorities {
+        None => builder.with_no_client_auth(),
+        Some(authorities) => builder.with_client_cert_verifier(Arc::clone(&authorities.verifier)),
+    };
+    let mut config = builder.with_cert_resolver(certificates);
     config.alpn_protocols = PROTOCOLS.iter().map(|name| name.to_vec()).collect();
     if takes_challenges {
         config.alpn_protocols.push(CHALLENGE.to_vec());
     }
     // Clients keep their sessions themselves, as tickets.
-    config.ticketer = tickets;
+    let bound_to = authorities.map(|it| it.fingerprint.clone());
+    config.ticketer = Arc::new(BoundTickets::new(tickets, bound_to.unwrap_or_default()));
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(Arc::new(config))
 }

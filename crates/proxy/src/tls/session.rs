@@ -6,6 +6,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
+use rustls::pki_types::CertificateDer;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic,
@@ -110,6 +111,11 @@ impl TlsSession {
     /// Returns true if HTTP/2 was negotiated.
     pub(crate) fn has_agreed_on_http2(&self) -> bool {
         self.rustls.alpn_protocol() == Some(super::HTTP2)
+    }
+
+    /// Certificate that the client has presented, with its intermediates.
+    pub(crate) fn client_certificates(&self) -> Option<&[CertificateDer<'static>]> {
+        self.rustls.peer_certificates()
     }
 
     /// Certificate selected for the client.

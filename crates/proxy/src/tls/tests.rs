@@ -44,7 +44,7 @@ fn certificate(files: &Folder, names: &[&str], key: &KeyPair) -> Arc<Certificate
 fn server(files: &Folder, names: &[&str]) -> Arc<ServerConfig> {
     let one = certificate(files, names, &KeyPair::generate().unwrap());
     let certificates = Arc::new(Certificates::new(&[one], None));
-    for_clients(certificates, Tickets::of_this_process(), false).unwrap()
+    for_clients(certificates, Tickets::of_this_process(), None, false).unwrap()
 }
 
 /// Believes everything: what is shown is for the test to judge.
@@ -327,7 +327,7 @@ fn clients_are_shown_the_certificate_for_the_host_that_they_name_and_can_use() {
         certificate(&files, &["x.a.example"], &p256()),
     ];
     let certificates = Arc::new(Certificates::new(&all, None));
-    let server = for_clients(certificates, Tickets::of_this_process(), false).unwrap();
+    let server = for_clients(certificates, Tickets::of_this_process(), None, false).unwrap();
     let p256_only = &[SignatureScheme::ECDSA_NISTP256_SHA256][..];
     for (host, schemes, expected) in [
         ("a.example", ALL, Some(1)),
@@ -383,7 +383,7 @@ fn issued_certificates_come_after_files_and_before_wildcards() {
     let wanted = Some((Arc::clone(&table), names.to_vec()));
     let serve = |all: &[Arc<Certificate>]| {
         let certificates = Arc::new(Certificates::new(all, wanted.clone()));
-        for_clients(certificates, Tickets::of_this_process(), true).unwrap()
+        for_clients(certificates, Tickets::of_this_process(), None, true).unwrap()
     };
     let both = serve(&[Arc::clone(&file), many.clone()]);
     let alone = serve(&[]);
@@ -425,7 +425,7 @@ fn challenges_are_answered_while_pending_and_for_their_name_only() {
     );
     let wanted = Some((Arc::clone(&table), vec!["a.example".to_owned()]));
     let certificates = Arc::new(Certificates::new(&[], wanted));
-    let server = for_clients(certificates, Tickets::of_this_process(), true).unwrap();
+    let server = for_clients(certificates, Tickets::of_this_process(), None, true).unwrap();
     let shake = |host: &str, offers: &[&[u8]]| {
         let mut config = client(&TLS13, ALL);
         config.alpn_protocols = offers.iter().map(|&offer| offer.to_vec()).collect();

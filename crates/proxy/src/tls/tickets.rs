@@ -163,7 +163,30 @@ impl TicketKey {
     }
 }
 
-impl ProducesTickets for Tickets {
+/// Tickets of the sessions of one configuration. A session keeps the client certificate of its first handshake, or the
+/// lack of one: it is not resumed where certificates of other authorities are asked for.
+#[derive(Debug)]
+pub(super) struct BoundTickets {
+    tickets: Arc<Tickets>,
+    /// Fingerprint of the authorities; empty where no certificate is asked for.
+    authorities: String,
+}
+
+impl BoundTickets {
+    pub(super) const fn new(tickets: Arc<Tickets>, authorities: String) -> Self {
+        Self {
+            tickets,
+            authorities,
+        }
+    }
+
+    /// Returns what a ticket is sealed and opened with in addition to its key.
+    fn associated(&self, name: &[u8]) -> Aad<Vec<u8>> {
+        Aad::from([name, self.authorities.as_bytes()].concat())
+    }
+}
+
+impl ProducesTickets for BoundTickets {
     fn enabled(&self) -> bool {
         true
     }
@@ -173,14 +196,14 @@ impl ProducesTickets for Tickets {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let keys = self.keys()?;
+        let keys = self.tickets.keys()?;
         let key = keys.first()?;
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).ok()?;
         let mut sealed = plain.to_vec();
         let unique = Nonce::assume_unique_for_key(nonce);
         key.key
-            .seal_in_place_append_tag(unique, Aad::from(key.name), &mut sealed)
+            .seal_in_place_append_tag(unique, self.associated(&key.name), &mut sealed)
             .ok()?;
         Some([&key.name[..], &nonce, &sealed].concat())
     }
@@ -188,13 +211,13 @@ impl ProducesTickets for Tickets {
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         let (name, rest) = ticket.split_at_checked(NAME)?;
         let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
-        let keys = self.keys()?;
+        let keys = self.tickets.keys()?;
         let key = keys.iter().find(|key| key.name == name)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let mut opened = sealed.to_vec();
         let plain = key
             .key
-            .open_in_place(nonce, Aad::from(key.name), &mut opened);
+            .open_in_place(nonce, self.associated(&key.name), &mut opened);
         plain.ok().map(|plain| plain.to_vec())
     }
 }
@@ -230,6 +253,13 @@ mod tests {
 
     use super::*;
 
+    impl Tickets {
+        /// Returns these tickets for a configuration that asks for no certificates.
+        fn unbound(self) -> BoundTickets {
+            BoundTickets::new(Arc::new(self), String::new())
+        }
+    }
+
     /// Every test that changes the time has a clock of its own.
     macro_rules! clock {
         ($name:ident) => {{
@@ -244,7 +274,7 @@ mod tests {
     #[test]
     fn a_ticket_is_accepted_for_one_more_period() {
         let (now, clock) = clock!(ROTATION);
-        let tickets = Tickets::from(KeySource::Own, now);
+        let tickets = Tickets::from(KeySource::Own, now).unbound();
         let ticket = tickets.encrypt(b"secrets").unwrap();
         assert_eq!(tickets.decrypt(&ticket).unwrap(), b"secrets");
         clock.fetch_add(PERIOD, Ordering::Relaxed);
@@ -260,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_changed_or_truncated_ticket_is_refused() {
-        let tickets = Tickets::own();
+        let tickets = Tickets::own().unbound();
         let ticket = tickets.encrypt(b"secrets").unwrap();
         for at in 0..ticket.len() {
             let mut changed = ticket.clone();
@@ -268,19 +298,35 @@ mod tests {
             assert_eq!(tickets.decrypt(&changed), None, "{at}");
             assert_eq!(tickets.decrypt(&ticket[..at]), None, "{at}");
         }
-        assert_eq!(Tickets::own().decrypt(&ticket), None);
+        assert_eq!(Tickets::own().unbound().decrypt(&ticket), None);
+    }
+
+    #[test]
+    fn a_ticket_is_for_the_authorities_that_were_asked_for() {
+        let tickets = Arc::new(Tickets::own());
+        let [none, first, second] = ["", "a", "b"]
+            .map(|authorities| BoundTickets::new(Arc::clone(&tickets), authorities.to_owned()));
+        for (own, others) in [
+            (&none, [&first, &second]),
+            (&first, [&none, &second]),
+            (&second, [&none, &first]),
+        ] {
+            let ticket = own.encrypt(b"secrets").unwrap();
+            assert_eq!(own.decrypt(&ticket).unwrap(), b"secrets");
+            assert!(others.iter().all(|other| other.decrypt(&ticket).is_none()));
+        }
     }
 
     #[test]
     fn a_successor_opens_the_tickets_of_its_predecessor() {
-        let before = Tickets::own();
+        let before = Tickets::own().unbound();
         let ticket = before.encrypt(b"secrets").unwrap();
-        let after = Tickets::own();
+        let after = Tickets::own().unbound();
         for nonsense in ["", "x", "1", "1 zz", &"é".repeat(40)] {
-            after.take_up(nonsense);
+            after.tickets.take_up(nonsense);
         }
         assert_eq!(after.decrypt(&ticket), None);
-        after.take_up(&before.handover().unwrap());
+        after.tickets.take_up(&before.tickets.handover().unwrap());
         assert_eq!(after.decrypt(&ticket).unwrap(), b"secrets");
     }
 
@@ -289,7 +335,7 @@ mod tests {
         let (now, clock) = clock!(FLEET);
         let of = |secrets: &[&[u8]]| {
             let Tickets { source, .. } = Tickets::of_fleet(secrets.iter().copied());
-            Tickets::from(source, now)
+            Tickets::from(source, now).unbound()
         };
         let (old, both, new) = (of(&[b"old"]), of(&[b"new", b"old"]), of(&[b"new"]));
         let ticket = old.encrypt(b"secrets").unwrap();
@@ -298,7 +344,7 @@ mod tests {
         let ticket = both.encrypt(b"secrets").unwrap();
         assert_eq!(new.decrypt(&ticket).unwrap(), b"secrets");
         assert_eq!(old.decrypt(&ticket), None);
-        assert_eq!(both.handover(), None, "everybody has the secrets");
+        assert_eq!(both.tickets.handover(), None, "everybody has the secrets");
         // A process whose clock is behind opens tickets of one that is ahead.
         clock.fetch_add(PERIOD, Ordering::Relaxed);
         let ahead = both.encrypt(b"secrets").unwrap();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::super::access::block;
 use super::super::basic_auth::BasicAuth;
 use super::super::cidr::Cidr;
+use super::super::client_certificate::{CertificateRule, certificate_name};
 use super::super::forward_auth::{AuthUrl, ForwardAuth};
 use super::super::mistake::{Mistake, Mistakes};
 use super::super::option::Form::{self, Duration, List, Number, Text};
@@ -34,6 +35,20 @@ pub(in crate::config) const ACCESS: &[Opt<RouteDraft>] = &[
         .help("Addresses or blocks of clients that get 403, even if `allow` has them")
         .more("`all` closes the route.")
         .sets(|r, v, m| r.route.addresses.deny = blocks(v, m)),
+    optional(
+        "client_certificate",
+        List("required|off|NAME"),
+        r#"["CN=ann", "DNS=*.example.org"]"#,
+    )
+    .unset("`off`")
+    .help("Client certificates that are admitted; all other clients get 403")
+    .more(
+        "`required` admits those of every authority in `client_ca`. Names are attributes of the \
+         subject (`CN=`, `OU=`, `O=`, …) or alternative names (`DNS=`, `email=`, `URI=`), of which \
+         one must match; a `*` matches any text. See \
+         [access](access.md#by-client-certificate).",
+    )
+    .sets(set_client_certificate),
     optional(
         "basic_auth",
         Form::Table("file and realm"),
@@ -169,6 +184,36 @@ fn realm(text: &str) -> Result<Arc<str>, String> {
         Ok(text.into())
     } else {
         Err("use ASCII without quotes and backslashes".to_owned())
+    }
+}
+
+fn set_client_certificate(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes) {
+    draft.route.client_certificate = match value.items() {
+        [one] if one.text() == Ok("off") => CertificateRule::Off,
+        [one] if one.text() == Ok("required") => CertificateRule::Any,
+        [] => {
+            let remedy = "write client_certificate = \"required\" to admit every certificate";
+            mistakes.note(Mistake::new(&value.place, "the list is empty").remedy(remedy));
+            return;
+        }
+        _ => CertificateRule::Named(value.each(mistakes, |item| item.parse(certificate_name))),
+    };
+}
+
+/// Notes a required certificate that no client is asked for.
+pub(in crate::config) fn check_client_certificate(
+    draft: &RouteDraft,
+    has_authorities: bool,
+    table: &Table<'_>,
+    mistakes: &mut Mistakes,
+) {
+    if let Some(value) = table.get("client_certificate")
+        && !draft.route.client_certificate.is_off()
+        && !has_authorities
+    {
+        let what = "`client_certificate` needs the authorities that issue them";
+        let remedy = "add client_ca = \"/etc/microcache/clients.pem\" at the top";
+        mistakes.note(Mistake::new(&value.place, what).remedy(remedy));
     }
 }
 

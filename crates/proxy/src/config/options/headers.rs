@@ -27,8 +27,9 @@ pub(in crate::config) const HEADERS: &[Opt<RouteDraft>] = &[
         "They apply to every response of the route: from the store, from the origin, and errors. \
          A route inherits those at the top, except of fields that it changes itself. What the \
          application said decides about caching; Cache-Control, Vary and fields of the connection \
-         cannot be changed here (see `browser_ttl`). `{host}`, `{scheme}`, `{client_address}` \
-         and `{request_id}` stand for those of the request. Removing Cache-Status hides what Microcache \
+         cannot be changed here (see `browser_ttl`). `{host}`, `{scheme}`, `{client_address}`, \
+         `{request_id}`, `{client_certificate_subject}` and `{client_certificate_fingerprint}` stand \
+         for those of the request. Removing Cache-Status hides what Microcache \
          itself would say.",
     )
     .sets(set_response_headers),
@@ -42,7 +43,8 @@ pub(in crate::config) const HEADERS: &[Opt<RouteDraft>] = &[
     .more(
         "The client's own field of that name is dropped. They are sent on shared fetches too, where \
          `{client_address}` and `{request_id}` are those of the request that causes the fetch: pages \
-         must not depend on them. To remove fields, see `remove_headers`.",
+         must not depend on them. Fields with `{client_certificate_subject}` or \
+         `{client_certificate_fingerprint}` are not sent on shared fetches. To remove fields, see `remove_headers`.",
     )
     .sets(set_request_headers),
     opt("browser_ttl", Text("DURATION|no-store|origin"), "origin")

@@ -33,7 +33,9 @@ use super::flag::Flag;
 use super::mistake::Mistakes;
 use super::option::{About, Opt};
 
-pub(super) use access::{ACCESS, BASIC_AUTH, FORWARD_AUTH, check_authentication};
+pub(super) use access::{
+    ACCESS, BASIC_AUTH, FORWARD_AUTH, check_authentication, check_client_certificate,
+};
 pub(super) use acme::ACME;
 pub(super) use admin::ADMIN;
 pub(super) use answers::{ANSWERS, REDIRECT, RESPOND};

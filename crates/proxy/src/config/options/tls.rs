@@ -51,6 +51,16 @@ pub(in crate::config) const TLS: &[Opt<TlsConfig>] = &[
              The keys derived from them change twice a day.",
         )
         .sets(|tls, v, m| m.put(&mut tls.ticket_keys, v.file().map(Some))),
+    optional("client_ca", Text("FILE"), "/etc/microcache/clients.pem")
+        .unset("none: no client is asked for a certificate")
+        .help("Authorities (PEM) whose certificates clients may present")
+        .more(
+            "Each client is asked for a certificate, and need not have one: routes with \
+             `client_certificate` require it. One of another authority, or expired, ends the \
+             handshake. A reload reads the file again. See \
+             [access](access.md#by-client-certificate).",
+        )
+        .sets(|tls, v, m| m.put(&mut tls.client_ca, v.file().map(Some))),
 ];
 
 /// Options of one certificate.
