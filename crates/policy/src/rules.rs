@@ -68,6 +68,8 @@ pub struct Rules {
     pub compress: Compress,
     /// The treatment of the tags of edge side includes.
     pub edge: EdgeMode,
+    /// The changes that are made to pages before they are stored, written out; empty if there are none.
+    pub page_edits: String,
 }
 
 impl Default for Rules {
@@ -98,6 +100,7 @@ impl Default for Rules {
             key: KeyRules::default(),
             compress: Compress::default(),
             edge: EdgeMode::default(),
+            page_edits: String::new(),
         }
     }
 }
@@ -121,9 +124,9 @@ impl Rules {
     }
 
     /// Returns true if the origin is asked for the identity coding, whatever a client accepts: responses are encoded here,
-    /// or their tags are replaced.
+    /// their tags are replaced, or pages are changed.
     pub fn ask_for_identity(&self) -> bool {
-        self.compress.is_on() || self.edge != EdgeMode::Off
+        self.compress.is_on() || self.edge != EdgeMode::Off || !self.page_edits.is_empty()
     }
 
     pub(crate) fn are_private(&self) -> bool {

@@ -82,6 +82,11 @@ fn of_sharing(rules: &Rules) -> Vec<u8> {
         EdgeMode::Announced => out.extend(b"edge"),
         EdgeMode::Always => out.extend(b"edge always"),
     }
+    // A page that was stored under other edits has other holes.
+    if !rules.page_edits.is_empty() {
+        out.extend(b"page edits");
+        push_names(&mut out, vec![rules.page_edits.as_bytes().to_vec()]);
+    }
     if let Some(route) = &key.route {
         out.extend(b"route");
         push_names(&mut out, vec![route.as_bytes().to_vec()]);
@@ -171,6 +176,14 @@ mod tests {
             },
             Rules {
                 edge: EdgeMode::Always,
+                ..Rules::default()
+            },
+            Rules {
+                page_edits: "hole #cart /cart".to_owned(),
+                ..Rules::default()
+            },
+            Rules {
+                page_edits: "hole #cart /box".to_owned(),
                 ..Rules::default()
             },
             with_request(RequestRules {

@@ -25,6 +25,7 @@ mod h2;
 mod lifecycle;
 mod metrics;
 mod observe;
+mod page_edits;
 mod passwords;
 mod rates;
 mod rewriting;

@@ -53,6 +53,8 @@ pub(super) const METRICS: &[Metric] = &[
         Route(|it, to| to.value(it.origin.refreshes))),
     counter("microcache_route_withheld_requests_total", "Shared fetches sent without some fields of the client.",
         Route(|it, to| to.value(it.origin.withheld))),
+    counter("microcache_route_unchanged_pages_total", "Pages that holes and tokens could not be replaced in.",
+        Route(|it, to| to.value(it.origin.unchanged_pages))),
     counter("microcache_route_origin_failures_total", "Requests to the origin without a complete response.",
         Route(|it, to| to.value(it.origin.failures))),
     histogram("microcache_hit_duration_seconds",

@@ -28,6 +28,11 @@ pub trait Source: Send + Sync {
     /// others are waiting for.
     fn notify_slow_reader(&mut self) {}
 
+    /// Returns true if the frames so far must not be stored, although nothing is missing.
+    fn forbids_storing(&self) -> bool {
+        false
+    }
+
     /// Returns true if the source holds a file descriptor until it ends.
     fn has_descriptor(&self) -> bool {
         true
@@ -77,6 +82,11 @@ impl Body {
     /// Returns true if another poll before the waker wakes would be pending, see [`Source::is_drained`].
     pub fn is_drained(&self) -> bool {
         matches!(self, Self::Stream(source) if source.is_drained())
+    }
+
+    /// Returns true if its content must not be stored, see [`Source::forbids_storing`].
+    pub fn forbids_storing(&self) -> bool {
+        matches!(self, Self::Stream(source) if source.forbids_storing())
     }
 
     /// Notifies the source that its data is read slowly.

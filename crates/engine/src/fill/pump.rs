@@ -80,6 +80,9 @@ impl<'a> FillPump<'a> {
     pub(crate) async fn run(mut self, mut body: Body) {
         let _ending = EndOfBody(&self.filling.fill);
         let end = self.receive(&mut body).await;
+        if body.forbids_storing() {
+            self.destination = BodyDestination::Nothing;
+        }
         match end.and_then(|trailers| self.verified(trailers)) {
             Ok(trailers) => self.commit(trailers).await,
             Err(error) => self.filling.fill.finish(Err(error)),

@@ -42,6 +42,7 @@ mod nginx;
 mod oauth2_proxy;
 mod operators;
 mod origins_http2;
+mod page_edits;
 mod passing;
 mod php;
 mod plugins;

@@ -57,6 +57,11 @@ impl<P: AsRef<[u8]>> FromIterator<P> for FragmentPaths {
 }
 
 impl FragmentPaths {
+    /// Adds the path of a URL, which is without stars.
+    pub fn allow(&mut self, url: &str) {
+        self.0.push(split_query(url.as_bytes()).0);
+    }
+
     /// Returns path and query of the fragment that a tag names. `host` and `page` are those of the page's request. `http`
     /// and `https` are not distinguished: behind a TLS terminator, applications write either.
     pub fn target(&self, url: &[u8], host: &[u8], page: &[u8]) -> Result<Vec<u8>, FragmentRefusal> {

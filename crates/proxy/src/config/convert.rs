@@ -7,15 +7,19 @@ use microcache_policy::rules::Query;
 use microcache_policy::url_template::UrlTemplate;
 
 use super::access::AddressRules;
+use super::fixed_response::FixedResponse;
 use super::include::Document;
 use super::itself::note_itself;
 use super::mistake::{Mistake, Mistakes, Report};
 use super::options::{
     ACCESS, ACME, ADMIN, ANSWERS, ASKING, COMPRESSION, EDGE, ERROR_PAGES, FILES, GROUP, HEADERS,
-    INCLUDE, LIMITS, LOGS, MERCURE, ORIGIN, Otherwise, PUSH, REDIRECTS, REWRITING, ROUTE, RULES,
-    RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts, check_authentication,
-    check_client_certificate, check_compression, check_edge, exclusive, flags, set_defaults,
+    INCLUDE, LIMITS, LOGS, MERCURE, ORIGIN, Otherwise, PAGES, PUSH, REDIRECTS, REWRITING, ROUTE,
+    RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts, check_authentication,
+    check_client_certificate, check_compression, check_edge, check_page_edits, exclusive, flags,
+    set_defaults,
 };
+use super::page_edits::{INCLUDE_PATH, INCLUDE_SCRIPT};
+use super::pattern::Glob;
 use super::place::Place;
 use super::raw::{self, Table, Value};
 use super::redirect_loops::looping_url;
@@ -183,6 +187,7 @@ impl<'a> Draft<'a> {
         set_defaults(ACCESS, &mut draft.route);
         set_defaults(COMPRESSION, &mut draft.route);
         set_defaults(EDGE, &mut draft.route);
+        set_defaults(PAGES, &mut draft.route);
         set_defaults(HEADERS, &mut draft.route);
         set_defaults(ERROR_PAGES, &mut draft.route);
         set_defaults(FILES, &mut draft.route);
@@ -206,6 +211,7 @@ impl<'a> Draft<'a> {
         table.apply(ACCESS, &mut self.route, mistakes);
         table.apply(COMPRESSION, &mut self.route, mistakes);
         table.apply(EDGE, &mut self.route, mistakes);
+        table.apply(PAGES, &mut self.route, mistakes);
         table.apply(HEADERS, &mut self.route, mistakes);
         table.apply(REDIRECTS, &mut self.route, mistakes);
         table.apply(ERROR_PAGES, &mut self.route, mistakes);
@@ -241,6 +247,7 @@ impl<'a> Draft<'a> {
         check_client_certificate(&self.route, has_authorities, table, mistakes);
         check_compression(&mut self.route, table, mistakes);
         check_edge(&self.route, table, mistakes);
+        check_page_edits(&self.route, table, mistakes);
     }
 
     /// Notes two shared tiers: only one can coordinate the fetches of several processes.
@@ -378,7 +385,10 @@ impl<'a> Draft<'a> {
             self.add_default_route(mistakes);
         }
         self.note_loops(&places, mistakes);
+        let routes = self.config.routes.iter_mut();
+        routes.for_each(Route::settle_page_edits);
         let mut own = self.config.push.routes(&self.config.routes);
+        own.extend(include_route(&self.config.routes));
         for route in &mut own {
             route.addresses.clone_from(&self.route.route.addresses);
             let certificate = &self.route.route.client_certificate;
@@ -464,6 +474,8 @@ impl<'a> Draft<'a> {
         check_client_certificate(&route, has_authorities, &table, mistakes);
         table.apply(COMPRESSION, &mut route, mistakes);
         table.apply(EDGE, &mut route, mistakes);
+        table.apply(PAGES, &mut route, mistakes);
+        check_page_edits(&route, &table, mistakes);
         table.apply(HEADERS, &mut route, mistakes);
         table.apply(REDIRECTS, &mut route, mistakes);
         table.apply(ERROR_PAGES, &mut route, mistakes);
@@ -688,6 +700,20 @@ fn check_removed(draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes)
             );
         }
     }
+}
+
+/// Returns the route of the script that completes pages in the browser, if there are such pages.
+fn include_route(routes: &[Route]) -> Option<Route> {
+    let is_needed = routes.iter().any(|route| route.page_edits.has_script());
+    let script = FixedResponse {
+        status: 200,
+        body: INCLUDE_SCRIPT.into(),
+        file: None,
+        content_type: "text/javascript; charset=utf-8".to_owned(),
+        cache_control: "max-age=3600".to_owned(),
+    };
+    let (path, goes_to) = (Glob::exactly(INCLUDE_PATH), GoesTo::Respond(script));
+    is_needed.then(|| Route::builtin("include".to_owned(), path, goes_to))
 }
 
 fn no_origin(has_file: bool) -> Mistake {

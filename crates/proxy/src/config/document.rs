@@ -5,9 +5,10 @@ use std::fmt::Write;
 use super::option::{About, Form, Unset};
 use super::options::{
     ACCESS, ACME, ADMIN, ANSWERS, ASKING, BASIC_AUTH, CERTIFICATE, COMPRESSION, EDGE, ERROR_PAGES,
-    FILES, FORWARD_AUTH, GROUP, HEADERS, HEALTH_CHECK, INCLUDE, KEY, LIMITS, LOGS, MATCH, MERCURE,
-    ORIGIN, PUSH, QUERY, REDIRECT, REDIRECTS, REQUEST_HEADERS, RESPOND, RESPONSE_HEADERS, REWRITE,
-    REWRITING, ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
+    FILES, FORWARD_AUTH, GROUP, HEADERS, HEALTH_CHECK, HOLE, INCLUDE, KEY, LIMITS, LOGS, MATCH,
+    MERCURE, ORIGIN, PAGES, PUSH, QUERY, REDIRECT, REDIRECTS, REQUEST_HEADERS, RESPOND,
+    RESPONSE_HEADERS, REWRITE, REWRITING, ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS,
+    TOKEN, abouts,
 };
 
 const WIDTH: usize = 96;
@@ -97,6 +98,12 @@ fn rules(out: &mut String) {
         "For all routes; a route may override it.",
     );
     settings(out, &abouts(EDGE));
+    section(
+        out,
+        "Holes and tokens",
+        "For all routes; a route may override it.",
+    );
+    settings(out, &abouts(PAGES));
     section(
         out,
         "Header fields, redirects and error pages",
@@ -305,6 +312,27 @@ fn of_responses(out: &mut String) {
 }
 
 fn of_headers(out: &mut String) {
+    chapter(
+        out,
+        "Holes and tokens",
+        "At the top of the file, for all routes; in `[[routes]]`, for one. See [edge side includes](edge.md).",
+        &abouts(PAGES),
+        "",
+    );
+    chapter(
+        out,
+        "One of `holes`",
+        "An element whose content is a fragment.",
+        &abouts(HOLE),
+        "holes.",
+    );
+    chapter(
+        out,
+        "One of `tokens`",
+        "A token of one visitor.",
+        &abouts(TOKEN),
+        "tokens.",
+    );
     chapter(
         out,
         "Header fields",

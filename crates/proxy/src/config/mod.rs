@@ -35,6 +35,7 @@ mod mistake;
 mod option;
 mod options;
 mod origin_url;
+pub(crate) mod page_edits;
 mod pattern;
 mod place;
 mod push;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use microcache_policy::browser_cache::BrowserCache;
+use microcache_policy::edge::EdgeMode;
 use microcache_policy::field_edits::FieldEdits;
 use microcache_policy::rules::Query;
 use microcache_policy::{Fields, KeyRules, Rules};
@@ -17,6 +18,7 @@ use super::error_pages::ErrorPages;
 use super::fixed_response::FixedResponse;
 use super::forward_auth::ForwardAuth;
 use super::matcher::Matcher;
+use super::page_edits::PageEdits;
 use super::pattern::Glob;
 use super::place::Place;
 use super::rate::Rate;
@@ -46,6 +48,8 @@ pub struct Route {
     pub(super) redirects_file: Option<(PathBuf, Place)>,
     /// The change of paths on the way to the origin.
     pub rewrite: Rewrite,
+    /// Changes of pages before they are stored.
+    pub page_edits: PageEdits,
     /// Changes of the fields of responses.
     pub response_headers: Vec<FieldEdits>,
     /// Directories whose files the application may name.
@@ -124,6 +128,7 @@ impl Route {
             redirects: None,
             redirects_file: None,
             rewrite: Rewrite::default(),
+            page_edits: PageEdits::default(),
             response_headers: Vec::new(),
             x_accel: Vec::new(),
             error_pages: ErrorPages::default(),
@@ -222,6 +227,29 @@ impl Route {
         }
         if self.authenticates() {
             self.rules.key.route = Some(self.name.clone());
+        }
+    }
+
+    /// Returns whether pages are composed here, by the options that were read.
+    pub(super) fn composes_pages(&self) -> bool {
+        let edits = PageEdits {
+            tags: self.rules.edge,
+            ..self.page_edits.clone()
+        };
+        edits.tags_left() != EdgeMode::Off
+    }
+
+    /// Gives the origin's tags to the edits of pages, and to the cache those that are left.
+    pub(super) fn settle_page_edits(&mut self) {
+        let edits = &mut self.page_edits;
+        edits.tags = self.rules.edge;
+        edits.fragments = self.edge.paths.clone();
+        if edits.adds_tags() {
+            edits.included().for_each(|url| self.edge.paths.allow(url));
+        }
+        if !edits.is_off() {
+            self.rules.edge = edits.tags_left();
+            self.rules.page_edits = edits.written();
         }
     }
 

@@ -4,7 +4,8 @@ use super::mistake::{Mistake, Mistakes, Report};
 use super::option::About;
 use super::options::{
     ACCESS, ADMIN, ANSWERS, ASKING, COMPRESSION, EDGE, ERROR_PAGES, FILES, GROUP, HEADERS, INCLUDE,
-    LOGS, ORIGIN, PUSH, REDIRECTS, REWRITING, ROUTE, RULES, SERVERS, TIERS, abouts, top_level,
+    LOGS, ORIGIN, PAGES, PUSH, REDIRECTS, REWRITING, ROUTE, RULES, SERVERS, TIERS, abouts,
+    top_level,
 };
 use super::place::Place;
 use super::raw::{Plain, Value};
@@ -94,6 +95,7 @@ impl Tables<'_> {
                 .chain(self.all(&abouts(ACCESS), &with(own, top)))
                 .chain(self.all(&abouts(COMPRESSION), &with(own, top)))
                 .chain(self.all(&abouts(EDGE), &with(own, top)))
+                .chain(self.all(&abouts(PAGES), &with(own, top)))
                 .chain(self.all(&abouts(HEADERS), &with(own, top)))
                 .chain(self.all(&abouts(REDIRECTS), &with(own, top)))
                 .chain(self.all(&abouts(ERROR_PAGES), &with(own, top)))

@@ -18,7 +18,7 @@ mod url;
 mod withheld;
 
 use std::array;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -110,6 +110,7 @@ struct OriginMetrics {
     requests: AtomicU64,
     refreshes: AtomicU64,
     withheld: AtomicU64,
+    unchanged_pages: AtomicU64,
     failures: AtomicU64,
     /// By status class, 1xx to 5xx.
     statuses: [AtomicU64; 5],
@@ -154,6 +155,12 @@ impl Metrics {
     /// Returns the number of a route, registering its name.
     pub(crate) fn route(&self, name: &str) -> RouteId {
         RouteId(self.routes.number(name))
+    }
+
+    /// Counts a page that could not be changed by the edits of its route.
+    pub(crate) fn note_unchanged_page(&self, route: RouteId) {
+        let counters = self.routes.origin(route.0);
+        counters.unchanged_pages.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the number of an upstream group, registering its name.

@@ -55,6 +55,8 @@ pub struct OriginSnapshot {
     pub refreshes: u64,
     /// Shared fetches that omitted fields of the client's request.
     pub withheld: u64,
+    /// Pages that could not be changed by the edits of the route.
+    pub unchanged_pages: u64,
     /// Requests without a response, or with a truncated one.
     pub failures: u64,
     /// Responses by status class, 1xx to 5xx.
@@ -131,6 +133,7 @@ impl OriginMetrics {
             requests: read(&self.requests),
             refreshes: read(&self.refreshes),
             withheld: read(&self.withheld),
+            unchanged_pages: read(&self.unchanged_pages),
             failures: read(&self.failures),
             statuses: std::array::from_fn(|at| read(&self.statuses[at])),
             bytes: read(&self.bytes),
@@ -250,6 +253,7 @@ impl OriginSnapshot {
         self.requests += other.requests;
         self.refreshes += other.refreshes;
         self.withheld += other.withheld;
+        self.unchanged_pages += other.unchanged_pages;
         self.failures += other.failures;
         for (sum, more) in self.statuses.iter_mut().zip(other.statuses) {
             *sum += more;

@@ -87,6 +87,8 @@ pub enum Kind {
     Refused,
     /// A field of a client's request was withheld from the application.
     Withheld,
+    /// A page could not be changed by the edits of its route.
+    PageUnchanged,
     /// Trace export failed.
     Traces,
     /// A certificate was obtained by ACME.
@@ -131,6 +133,7 @@ impl Kind {
             Self::NoRoom => "connection-limit",
             Self::Refused => "refused",
             Self::Withheld => "withheld-field",
+            Self::PageUnchanged => "page-unchanged",
             Self::Traces => "trace-export",
             Self::Certificate => "certificate",
             Self::NoCertificate => "certificate-failed",
@@ -165,6 +168,7 @@ impl Kind {
             | Self::ErrorOutput
             | Self::NoRoom
             | Self::Refused
+            | Self::PageUnchanged
             | Self::Traces => tracing::warn!(target: TARGET, kind, about, more, "{line}"),
             Self::Server
             | Self::Reloaded

@@ -24,6 +24,7 @@ use rustls::ServerConfig;
 use super::active::Active;
 use super::routing::Routing;
 use crate::admission::{ConnectionLimits, FIRST_REQUEST, LimitSettings, PinnedBytes};
+use crate::config::page_edits::PageEdits;
 use crate::config::{
     self, Cidr, ClientTimeouts, Config, ForwardAuth, GoesTo, Http2Limits, Watching,
 };
@@ -32,6 +33,7 @@ use crate::forward_auth::DecisionCache;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::{Metrics, Refusal};
 use crate::observe::Notices;
+use crate::page_edits::{EditingOrigin, TokenPaths};
 use crate::passwords::PasswordVerifier;
 use crate::rates::RateLimits;
 use crate::rewriting::RewritingOrigin;
@@ -164,6 +166,7 @@ impl Shared {
             push: push.as_ref(),
             mercure: mercure.as_ref(),
             find_page: &find_page,
+            observers: (&notices, &metrics),
         };
         let (routes, routing) = routes(&config, behind, object, &metrics);
         let lasting = Lasting {
@@ -235,6 +238,7 @@ impl Shared {
             push: push.as_ref(),
             mercure: mercure.as_ref(),
             find_page: &self.find_page,
+            observers: (&self.notices, &self.metrics),
         };
         let (routes, routing) = routes(&config, behind, object, &self.metrics);
         self.connection_limits.resize(LimitSettings::of(&config));
@@ -512,6 +516,8 @@ fn routes(
     object: u64,
     metrics: &Metrics,
 ) -> (Vec<Route>, Arc<Routing>) {
+    let edits = config.routes.iter().map(|route| &route.page_edits);
+    let token_paths: TokenPaths = edits.flat_map(PageEdits::token_paths).collect();
     let routes = config
         .routes
         .iter()
@@ -523,7 +529,7 @@ fn routes(
             collapse: route.collapse,
             answers_at_once: route.goes_to == GoesTo::Push,
             max_object: route.max_object.unwrap_or(object),
-            origin: behind.origin_of(route, &config.upstreams),
+            origin: behind.edited_origin_of(route, &config.upstreams, &token_paths),
         })
         .collect();
     let routing = Arc::new(Routing::of(config));
@@ -556,6 +562,7 @@ struct CacheOrigins<'a> {
     push: Option<&'a Arc<Push>>,
     mercure: Option<&'a Arc<Hub>>,
     find_page: &'a FindPage,
+    observers: (&'a Notices, &'a Arc<Metrics>),
 }
 
 impl CacheOrigins<'_> {
@@ -574,6 +581,24 @@ impl CacheOrigins<'_> {
             GoesTo::Redirect(_) | GoesTo::Respond(_) => Arc::new(NoOrigin),
         };
         RewritingOrigin::before(origin, route)
+    }
+
+    /// Returns the origin of a route, whose pages are changed by its edits.
+    fn edited_origin_of(
+        &self,
+        route: &config::Route,
+        groups: &[GroupSettings],
+        token_paths: &TokenPaths,
+    ) -> Arc<dyn Origin> {
+        let origin = self.origin_of(route, groups);
+        match route.goes_to {
+            GoesTo::Upstream(_) | GoesTo::Files(_) | GoesTo::FilesFirst(..) => {
+                let (notices, metrics) = self.observers;
+                let observers = (notices, metrics, &*route.name);
+                EditingOrigin::before(origin, &route.page_edits, token_paths, observers)
+            }
+            _ => origin,
+        }
     }
 
     /// Returns the upstream group with this number under the path of its URLs, and the files that it may name.

@@ -5,6 +5,7 @@ use microcache_policy::edge::EdgeMode;
 use super::super::mistake::{Mistake, Mistakes};
 use super::super::option::Form::{Duration, List, Switch, Text};
 use super::super::option::{Opt, opt};
+use super::super::page_edits::Assembly;
 use super::super::raw::Table;
 use super::WAIT;
 use super::route::RouteDraft;
@@ -46,7 +47,19 @@ pub(in crate::config) const EDGE: &[Opt<RouteDraft>] = &[
     opt("edge_timeout", Duration, "2s")
         .help("Time limit of a fragment; then its `alt` or nothing takes its place")
         .sets(|r, v, m| m.put(&mut r.route.edge.timeout, v.duration(&WAIT))),
+    opt("edge_assembly", Text("server|browser"), "server")
+        .example("browser")
+        .help("Place where fragments are inserted into pages: `server` or `browser`")
+        .more(
+            "In the browser, the page is the same for all visitors, so that compression, 304 and \
+             `watch` work as for any page. A script fetches each fragment with the visitor's \
+             cookies. See [edge side includes](edge.md#in-the-browser).",
+        )
+        .sets(|r, v, m| m.put(&mut r.route.page_edits.assembly, v.choice(ASSEMBLIES))),
 ];
+
+const ASSEMBLIES: &[(&str, Assembly)] =
+    &[("server", Assembly::Server), ("browser", Assembly::Browser)];
 
 const MODES: &[(&str, EdgeMode)] = &[
     ("off", EdgeMode::Off),
@@ -72,14 +85,16 @@ pub(in crate::config) fn check_edge(
     table: &Table<'_>,
     mistakes: &mut Mistakes,
 ) {
-    if draft.route.rules.edge != EdgeMode::Off
+    if draft.route.composes_pages()
         && draft.route.watch != Watching::Off
-        && let Some(value) = table.get("watch").or(table.get("edge"))
+        && let Some(value) = ["watch", "edge", "holes", "tokens"]
+            .into_iter()
+            .find_map(|it| table.get(it))
     {
-        let what = "`watch` and `edge` exclude each other";
+        let what = "`watch` and pages that are composed here exclude each other";
         mistakes.note(
             Mistake::new(&value.place, what)
-                .remedy("set edge = \"off\" or watch = false on this route"),
+                .remedy("set edge_assembly = \"browser\" or watch = \"off\" on this route"),
         );
     }
 }

@@ -17,6 +17,7 @@ mod limits;
 mod logs;
 mod mercure;
 mod names;
+mod pages;
 mod push;
 mod redirects;
 mod rewriting;
@@ -51,6 +52,7 @@ pub(super) use key::{KEY, QUERY};
 pub(super) use limits::LIMITS;
 pub(super) use logs::LOGS;
 pub(super) use mercure::MERCURE;
+pub(super) use pages::{HOLE, PAGES, TOKEN, check_page_edits};
 pub(super) use push::PUSH;
 pub(super) use redirects::REDIRECTS;
 pub(super) use rewriting::{REWRITE, REWRITING};
@@ -91,7 +93,7 @@ const WAIT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from
 const DRAIN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(24);
 
 /// Returns the options at the top of the file, by group, in the order of the sample and the help.
-pub(super) fn groups() -> [(&'static str, Vec<About>); 18] {
+pub(super) fn groups() -> [(&'static str, Vec<About>); 19] {
     [
         ("Server", abouts(SERVER)),
         ("Client connections", abouts(LIMITS)),
@@ -109,6 +111,7 @@ pub(super) fn groups() -> [(&'static str, Vec<About>); 18] {
         ("Error pages", abouts(ERROR_PAGES)),
         ("Compression", abouts(COMPRESSION)),
         ("Edge side includes", abouts(EDGE)),
+        ("Holes and tokens", abouts(PAGES)),
         ("Header fields", abouts(HEADERS)),
         ("Origin (backend)", abouts(GROUP)),
     ]
@@ -140,16 +143,19 @@ pub(super) fn of_a_route() -> impl Iterator<Item = About> {
         .chain(abouts(ACCESS))
         .chain(abouts(COMPRESSION))
         .chain(abouts(EDGE))
+        .chain(abouts(PAGES))
         .chain(abouts(HEADERS))
         .chain(abouts(REDIRECTS))
         .chain(abouts(ERROR_PAGES))
 }
 
 /// Returns the tables inside a route, by name.
-pub(super) fn tables_of_a_route() -> [(&'static str, Vec<About>); 9] {
+pub(super) fn tables_of_a_route() -> [(&'static str, Vec<About>); 11] {
     [
         ("match", abouts(MATCH)),
         ("key", abouts(KEY)),
+        ("holes", abouts(HOLE)),
+        ("tokens", abouts(TOKEN)),
         ("basic_auth", abouts(BASIC_AUTH)),
         ("forward_auth", abouts(FORWARD_AUTH)),
         ("response_headers", abouts(RESPONSE_HEADERS)),

@@ -1,0 +1,143 @@
+// Completes pages in the browser: see docs/edge.md.
+
+const most = 3;
+const policy = window.trustedTypes?.createPolicy("microcache", { createHTML: (html) => html });
+
+// Responses by URL: elements with the same one share it.
+const responses = new Map();
+
+const get = (url, accept) => {
+  const wanted = new URL(url, location);
+  if (wanted.origin !== location.origin) return Promise.reject(new Error("another origin"));
+  return fetch(wanted, { credentials: "same-origin", mode: "same-origin", redirect: "error", headers: { Accept: accept } });
+};
+
+const fragment = (url) => {
+  if (!responses.has(url)) {
+    const text = get(url, "text/html").then(async (it) => {
+      if (!it.ok || !/^text\/html\b/i.test(it.headers.get("content-type"))) throw new Error(it.status);
+      return { html: await it.text(), isGuarded: it.headers.has("microcache-includes") };
+    });
+    responses.set(url, text);
+  }
+  return responses.get(url);
+};
+
+class Include extends HTMLElement {
+  async connectedCallback() {
+    let depth = 0;
+    for (let up = this; up; up = up.parentElement?.closest("microcache-include")) depth++;
+    if (this.filled || depth > most) return;
+    this.filled = true;
+    this.style.display = "contents";
+    let found;
+    for (const url of [this.getAttribute("src"), this.getAttribute("alt")]) {
+      if (url) found ??= await fragment(url).catch(() => undefined);
+    }
+    if (found) {
+      // Scripts in it do not run, and only elements that were checked are filled.
+      const template = document.createElement("template");
+      template.innerHTML = policy ? policy.createHTML(found.html) : found.html;
+      const inner = found.isGuarded ? [] : template.content.querySelectorAll("microcache-include");
+      for (const it of inner) it.replaceWith(...it.childNodes);
+      this.replaceChildren(template.content);
+    }
+    this.dispatchEvent(new CustomEvent("microcache:include", { bubbles: true, detail: { ok: !!found } }));
+  }
+}
+// Pages that are completed by the server have none of these elements, unless a stranger has written them.
+if (!import.meta.url.endsWith("?tokens")) customElements.define("microcache-include", Include);
+
+const own = document.querySelector("script[data-microcache-tokens]");
+const tokens = JSON.parse(own?.dataset.microcacheTokens || "[]");
+const key = (token) => (token.variable || token.attribute).split(".").pop();
+let values;
+
+const read = async (token) => {
+  const response = await get(token.from, "text/html, application/json, text/plain");
+  if (!response.ok) throw new Error(response.status);
+  const [type, text] = [response.headers.get("content-type"), await response.text()];
+  if (/json/i.test(type)) {
+    const value = JSON.parse(text);
+    return typeof value === "string" ? value : (value[key(token)] ?? value.token);
+  }
+  if (!/^text\/html\b/i.test(type)) return text.trim();
+  const page = new DOMParser().parseFromString(text, "text/html");
+  if (token.select) return page.querySelector(token.select)?.getAttribute(token.attribute);
+  const value = new RegExp(`\\b${key(token)}["']?\\s*[:=]\\s*["']([^"'\\\\]*)["']`);
+  return [...page.scripts].map((it) => it.text.match(value)?.[1]).find((it) => it);
+};
+
+// Puts a value where its token belongs.
+const put = (token, value) => {
+  if (token.select) {
+    for (const it of document.querySelectorAll(token.select)) {
+      if (!it.hasAttribute(token.attribute)) continue;
+      it.setAttribute(token.attribute, value);
+      if (token.attribute === "value") it.value = value;
+    }
+    return;
+  }
+  const path = token.variable.split(".");
+  const last = path.pop();
+  const object = path.reduce((it, name) => it?.[name], window);
+  if (object && last in object) object[last] = value;
+  for (const it of document.querySelectorAll("script[type*=json]")) {
+    it.textContent = it.textContent.replace(new RegExp(`("${last}"\\s*:\\s*)""`), (_, name) => name + JSON.stringify(value));
+  }
+};
+
+// Fetches the visitor's tokens, one after the other: the first response may begin a session.
+const fetched = async () => {
+  const found = [];
+  for (const token of tokens) {
+    const value = await read(token);
+    if (typeof value !== "string") throw new Error("no token in " + token.from);
+    found.push(value);
+  }
+  return found;
+};
+
+const fill = async () => {
+  values ??= fetched();
+  try {
+    (await values).forEach((value, at) => put(tokens[at], value));
+    return true;
+  } catch {
+    values = undefined;
+    return false;
+  }
+};
+
+const needs = (element) => {
+  const form = element.form || element.closest?.("form");
+  if (!form) return element.closest?.("button, [data-method], [data-turbo-method]");
+  const isInside = (token) => token.select && form.querySelector(token.select);
+  return (form.getAttribute("method") || "get").toLowerCase() !== "get" || tokens.some(isInside);
+};
+
+if (tokens.length) {
+  let done = false;
+  let passing;
+  const begin = async (event) => {
+    if (!done && needs(event.target)) done = await fill();
+  };
+  addEventListener("focusin", begin);
+  addEventListener("pointerdown", begin);
+  if (document.activeElement !== document.body) begin({ target: document.activeElement });
+  addEventListener(
+    "submit",
+    async (event) => {
+      const form = event.target;
+      if (done || form === passing || !needs(form)) return;
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      done = await fill();
+      // Without a token the application answers, too.
+      passing = form;
+      form.requestSubmit(event.submitter);
+      passing = undefined;
+    },
+    true,
+  );
+}
