@@ -111,6 +111,8 @@ details! {
     StatusTtl = "status-ttl",
     /// The response has more tags than the limit.
     TooManyTags = "too-many-tags",
+    /// The response has a token for one visitor, and only `anonymous_ttl` would permit storing it.
+    FormToken = "form-token",
     /// The response is above the size limit, or a recent one for the same key was.
     TooLarge = "too-large",
     /// The request bypassed the cache, so its response is not stored.

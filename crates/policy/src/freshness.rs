@@ -1,5 +1,6 @@
 //! Freshness lifetime and age (RFC 9111 §4.2).
 
+use crate::anonymous;
 use crate::date;
 use crate::directives::{Directive, ResponseDirectives, delta_seconds};
 use crate::request::RequestFacts;
@@ -12,7 +13,7 @@ use crate::time::{Millis, Time, Times};
 const DATE_RESOLUTION: Millis = 2_000;
 
 /// Statuses that the route's `ttl` or a heuristic may make fresh without explicit freshness.
-const IMPLICIT_STATUSES: [u16; 8] = [200, 203, 204, 300, 301, 308, 404, 410];
+pub(crate) const IMPLICIT_STATUSES: [u16; 8] = [200, 203, 204, 300, 301, 308, 404, 410];
 /// Statuses that only a heuristic of a private cache may make fresh (RFC 9110 §15.1).
 const PRIVATE_STATUSES: [u16; 3] = [405, 414, 501];
 
@@ -32,6 +33,8 @@ pub(crate) enum Freshness {
 /// The source of a freshness lifetime, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifetimeSource {
+    /// The route's `anonymous_ttl`, or its `status_ttl` in place of that.
+    AnonymousTtl,
     /// The route's `forced_ttl`.
     ForcedTtl,
     /// `s-maxage` of the response.
@@ -59,6 +62,10 @@ pub(crate) struct ReceivedResponse<'r, 'a> {
     explicit: Option<(Millis, LifetimeSource)>,
     /// The lifetime that overrides the origin's, in milliseconds.
     pub(crate) forced: Option<Millis>,
+    /// The lifetime by [`Rules::anonymous_ttl`], in milliseconds, if the response is stored by nothing else.
+    pub(crate) anonymous: Option<Millis>,
+    /// The directives that count: none of one that is stored in spite of them.
+    pub(crate) directives: ResponseDirectives,
 }
 
 impl<'r, 'a> ReceivedResponse<'r, 'a> {
@@ -85,14 +92,26 @@ impl<'r, 'a> ReceivedResponse<'r, 'a> {
             let span = expires(facts, date, received).filter(|_| !facts.is_targeted);
             span.map(by(LifetimeSource::Expires))
         };
-        Self {
+        let mut arrived = Self {
             facts,
             status,
             times,
             date,
             explicit: stated.or_else(expires),
             forced: request.forced_ttl(facts.rules),
+            anonymous: None,
+            directives: *directives,
+        };
+        arrived.anonymous = anonymous::ttl(request, &arrived);
+        if arrived.anonymous.is_some() {
+            arrived.directives = ResponseDirectives::default();
         }
+        arrived
+    }
+
+    /// Returns true if the origin gives an explicit lifetime of zero.
+    pub(crate) fn is_explicitly_stale(&self) -> bool {
+        self.explicit.is_some_and(|(lifetime, _)| lifetime == 0)
     }
 
     /// Returns true if the response has an explicit lifetime.
@@ -116,6 +135,9 @@ impl<'r, 'a> ReceivedResponse<'r, 'a> {
         let is_implicit = IMPLICIT_STATUSES.contains(&self.status);
         let is_guessed = rules.are_private() && PRIVATE_STATUSES.contains(&self.status);
         let storable = self.is_explicit() || by_status.is_some() || is_implicit || is_guessed;
+        if let Some(ttl) = self.anonymous {
+            return (Freshness::Operator(ttl), Some(LifetimeSource::AnonymousTtl));
+        }
         match (self.forced, self.explicit, by_status) {
             _ if !storable => (Freshness::Unknown, None),
             (Some(forced), ..) => (Freshness::Operator(forced), Some(LifetimeSource::ForcedTtl)),
@@ -136,6 +158,11 @@ impl<'r, 'a> ReceivedResponse<'r, 'a> {
     pub(crate) const fn must_validate(&self) -> bool {
         let pragma = self.facts.says_pragma_no_cache() && !self.is_explicit();
         self.facts.says(Directive::NoCache) || pragma
+    }
+
+    /// Returns true if every reuse requires validation, whatever the operator overrides.
+    pub(crate) const fn must_be_validated(&self) -> bool {
+        self.anonymous.is_none() && self.forced.is_none() && self.must_validate()
     }
 
     /// `corrected_initial_age` of §4.2.3, in milliseconds.

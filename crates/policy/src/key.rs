@@ -180,6 +180,14 @@ pub fn kept_target(path_and_query: &[u8], rules: &KeyRules) -> Option<Vec<u8>> {
     Some(target)
 }
 
+/// Returns true if a target has no query, or the origin sees only parameters of it that the key lists by name.
+pub(crate) fn has_plain_query(path_and_query: &[u8], rules: &KeyRules) -> bool {
+    let kept = kept_target(path_and_query, rules);
+    let (_, query) = split_query(kept.as_deref().unwrap_or(path_and_query));
+    query.is_none_or(<[u8]>::is_empty)
+        || matches!(rules.query, Query::Only(_)) && !rules.whole_query
+}
+
 /// Writes the key of a url with its whole query in one pass, if it fits, and returns its length: the case of nearly
 /// every key. Appending the components one by one took a third of the instructions of a hit.
 fn plain(

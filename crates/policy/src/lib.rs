@@ -4,6 +4,7 @@
 //! Nothing here reads a clock, does I/O, or allocates on the path of a hit.
 
 pub mod accept;
+pub mod anonymous;
 pub mod browser_cache;
 pub mod byte_range;
 pub mod coding;
@@ -21,6 +22,7 @@ pub mod field_index;
 pub mod field_name;
 pub mod field_template;
 pub mod fields;
+pub mod form_tokens;
 pub mod forwarded_response;
 pub mod glob;
 pub mod hop;
@@ -90,6 +92,7 @@ pub use field_block::FieldBlock;
 pub use field_index::FieldIndex;
 pub use field_name::FieldName;
 pub use fields::{FieldLine, Fields, FieldsBuf};
+pub use form_tokens::{FormTokenScan, has_form_token};
 pub use forwarded_response::{ContentKind, ForwardedResponse};
 pub use hop::{end_to_end, takes_trailers};
 pub use identity::{identities, is_identity};

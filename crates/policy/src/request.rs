@@ -17,6 +17,7 @@ use crate::field_name::{FieldName, NameList};
 use crate::fields::{FieldLine, Fields, split_list};
 use crate::hop;
 use crate::identity::{identifies, makes_personal};
+use crate::key::has_plain_query;
 use crate::known_name::{KnownName, names};
 use crate::name_set::NameSet;
 use crate::request_fields::{MAX_SENT, asks_for_another_form};
@@ -94,6 +95,7 @@ pub struct RequestFacts {
     wants_fragment: bool,
     head: bool,
     conditional: bool,
+    has_plain_target: bool,
     accept: AcceptClass,
     directives: RequestDirectives,
     range: Option<RequestedRange>,
@@ -160,6 +162,7 @@ impl RequestFacts {
             wants_fragment: seen.wants_fragment,
             head: method == Method::HEAD,
             conditional: seen.conditional,
+            has_plain_target: false,
             accept: seen
                 .accept
                 .filter(|_| !rules.obeys_client)
@@ -181,6 +184,19 @@ impl RequestFacts {
     /// The forced lifetime of the response on a route with these rules, in milliseconds.
     pub fn forced_ttl(&self, rules: &Rules) -> Option<Millis> {
         self.ttl.or(rules.forced_ttl)
+    }
+
+    /// The same facts for a request for which the origin is asked, with its target. A hit does not need it.
+    #[must_use]
+    pub fn of_target(mut self, target: &[u8], rules: &Rules) -> Self {
+        self.has_plain_target =
+            rules.anonymous_ttl.is_some() && has_plain_query(target, &rules.key);
+        self
+    }
+
+    /// Returns true if the response may be stored by [`Rules::anonymous_ttl`].
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.has_plain_target && !self.head && self.handling() == Handling::Cache
     }
 
     /// The same facts for a request on a connection that is authenticated: as if it had `Authorization`.

@@ -35,6 +35,9 @@ pub struct Rules {
     /// does not decide about storing: `private`, `no-store`, `Set-Cookie`, credentials, `Vary: *` and the list of
     /// storable statuses still apply, and `must-revalidate` still forbids stale responses.
     pub forced_ttl: Option<Millis>,
+    /// A lifetime in milliseconds for responses to requests without credentials that are not stored otherwise, because
+    /// they are marked as one client's or as stale: see [`anonymous`](crate::anonymous).
+    pub anonymous_ttl: Option<Millis>,
     /// The default stale-while-revalidate window, in milliseconds.
     pub stale_while_revalidate: Millis,
     /// The default stale-if-error window, in milliseconds.
@@ -79,6 +82,7 @@ impl Default for Rules {
             ttl: 1_000,
             status_ttl: Vec::new(),
             forced_ttl: None,
+            anonymous_ttl: None,
             stale_while_revalidate: 10_000,
             stale_if_error: 86_400_000,
             heuristic: None,
@@ -123,10 +127,13 @@ impl Rules {
         }
     }
 
-    /// Returns true if the origin is asked for the identity coding, whatever a client accepts: responses are encoded here,
-    /// their tags are replaced, or pages are changed.
+    /// Returns true if the origin is asked for the identity coding, whatever a client accepts: responses are encoded,
+    /// composed, changed or read here.
     pub fn ask_for_identity(&self) -> bool {
-        self.compress.is_on() || self.edge != EdgeMode::Off || !self.page_edits.is_empty()
+        self.compress.is_on()
+            || self.edge != EdgeMode::Off
+            || !self.page_edits.is_empty()
+            || self.anonymous_ttl.is_some()
     }
 
     pub(crate) fn are_private(&self) -> bool {

@@ -87,6 +87,9 @@ fn of_sharing(rules: &Rules) -> Vec<u8> {
         out.extend(b"page edits");
         push_names(&mut out, vec![rules.page_edits.as_bytes().to_vec()]);
     }
+    if rules.anonymous_ttl.is_some() {
+        out.extend(b"anonymous");
+    }
     if let Some(route) = &key.route {
         out.extend(b"route");
         push_names(&mut out, vec![route.as_bytes().to_vec()]);
@@ -184,6 +187,10 @@ mod tests {
             },
             Rules {
                 page_edits: "hole #cart /box".to_owned(),
+                ..Rules::default()
+            },
+            Rules {
+                anonymous_ttl: Some(1_000),
                 ..Rules::default()
             },
             with_request(RequestRules {

@@ -2,10 +2,11 @@
 
 use crate::detail::Detail;
 use crate::directives::Directive;
+use crate::form_tokens;
 use crate::freshness::{self, Freshness, ReceivedResponse, StaleWindows};
 use crate::lifetime::{
-    FOR_AUTHORIZATION, FOR_COOKIES, HAS_VALIDATOR, IMMUTABLE, Lifetime, MUST_VALIDATE, NEVER_STALE,
-    OPERATORS_WINDOW,
+    ANONYMOUS, FOR_AUTHORIZATION, FOR_COOKIES, HAS_VALIDATOR, IMMUTABLE, Lifetime, MUST_VALIDATE,
+    NEVER_STALE, OPERATORS_WINDOW,
 };
 use crate::request::{Credentials, Handling, RequestFacts, is_event_stream};
 use crate::response::ResponseFacts;
@@ -49,12 +50,17 @@ pub enum NotStorable {
     StatusTtl,
     /// The response has more tags than the limit, and a purge would miss it.
     TooManyTags,
+    /// The response has a token for one visitor, and only `anonymous_ttl` would permit storing it.
+    FormToken,
 }
 
 impl NotStorable {
     /// Returns true if the response is for this client only, and so allows no conclusion on those of others.
     pub const fn is_for_one(self) -> bool {
-        matches!(self, Self::Private | Self::NoStore | Self::SetCookie)
+        matches!(
+            self,
+            Self::Private | Self::NoStore | Self::SetCookie | Self::FormToken
+        )
     }
 
     /// The reason in `Cache-Status`.
@@ -72,6 +78,7 @@ impl NotStorable {
             Self::NoLifetime => Detail::NoLifetime,
             Self::StatusTtl => Detail::StatusTtl,
             Self::TooManyTags => Detail::TooManyTags,
+            Self::FormToken => Detail::FormToken,
         }
     }
 }
@@ -83,10 +90,10 @@ pub fn storable(
     response: &ResponseFacts<'_>,
     times: Times,
 ) -> Storable {
-    if let Some(reason) = refusal(request, status, response) {
+    let arrived = ReceivedResponse::new(request, response, status, times);
+    if let Some(reason) = refusal(request, &arrived) {
         return Storable::No(reason);
     }
-    let arrived = ReceivedResponse::new(request, response, status, times);
     match lifetime(&arrived) {
         Err(reason) => Storable::No(reason),
         Ok(lifetime) if !lifetime.is_shareable(request.credentials()) => {
@@ -97,11 +104,9 @@ pub fn storable(
 }
 
 /// The reason that forbids storing, whatever the freshness lifetime.
-fn refusal(
-    request: &RequestFacts,
-    status: u16,
-    response: &ResponseFacts<'_>,
-) -> Option<NotStorable> {
+fn refusal(request: &RequestFacts, arrived: &ReceivedResponse<'_, '_>) -> Option<NotStorable> {
+    let (status, response) = (arrived.status, arrived.facts);
+    let is_anonymous = arrived.anonymous.is_some();
     let must_understand = response.says(Directive::MustUnderstand);
     if matches!(request.handling(), Handling::Pass(_)) {
         Some(NotStorable::Request)
@@ -111,10 +116,11 @@ fn refusal(
         Some(NotStorable::Status)
     } else if response.says(Directive::NoStore) && !must_understand {
         Some(NotStorable::NoStore)
-    } else if response.says(Directive::Private) {
+    } else if response.says(Directive::Private) && !is_anonymous {
         Some(NotStorable::Private)
     } else if response.seen.has_set_cookie
-        && (response.rules.set_cookie == SetCookie::Refuse || response.sets_keyed_cookie())
+        && (response.rules.set_cookie == SetCookie::Refuse && !is_anonymous
+            || response.sets_keyed_cookie())
     {
         Some(NotStorable::SetCookie)
     } else if response.vary == Vary::Any {
@@ -123,6 +129,8 @@ fn refusal(
         Some(NotStorable::EventStream)
     } else if response.tags.is_err() {
         Some(NotStorable::TooManyTags)
+    } else if is_anonymous && form_tokens::in_fields(response) {
+        Some(NotStorable::FormToken)
     } else {
         None
     }
@@ -136,7 +144,8 @@ fn is_zero_for(arrived: &ReceivedResponse<'_, '_>) -> bool {
 
 fn lifetime(arrived: &ReceivedResponse<'_, '_>) -> Result<Lifetime, NotStorable> {
     let response = arrived.facts;
-    let (rules, directives) = (response.rules, &response.said.directives);
+    let (rules, directives) = (response.rules, &arrived.directives);
+    let is_anonymous = arrived.anonymous.is_some();
     let freshness = arrived.freshness();
     let initial_age = arrived.initial_age();
     let StaleWindows {
@@ -144,7 +153,7 @@ fn lifetime(arrived: &ReceivedResponse<'_, '_>) -> Result<Lifetime, NotStorable>
         if_error,
         operators,
     } = freshness::windows(directives, freshness, rules);
-    let must_validate = arrived.forced.is_none() && arrived.must_validate();
+    let must_validate = arrived.must_be_validated();
     let validator = response.has_validator();
     let fresh_for = match freshness {
         Freshness::Unknown => return Err(NotStorable::Status),
@@ -166,6 +175,8 @@ fn lifetime(arrived: &ReceivedResponse<'_, '_>) -> Result<Lifetime, NotStorable>
     }
     let shared = if rules.are_private() {
         Credentials::ALL
+    } else if is_anonymous {
+        Credentials::default()
     } else {
         shared_with(response, arrived.is_explicit())
     };
@@ -176,6 +187,7 @@ fn lifetime(arrived: &ReceivedResponse<'_, '_>) -> Result<Lifetime, NotStorable>
         (shared.authorization, FOR_AUTHORIZATION),
         (validator, HAS_VALIDATOR),
         (operators, OPERATORS_WINDOW),
+        (is_anonymous, ANONYMOUS),
         (
             rules.obeys_client && freshness::is_never_stale(directives),
             NEVER_STALE,

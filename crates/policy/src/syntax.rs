@@ -101,6 +101,12 @@ pub(crate) fn find(byte: u8, text: &[u8]) -> Option<usize> {
     rest.iter().position(|&b| b == byte).map(|rest| at + rest)
 }
 
+/// Returns true if a text has this word, in any ASCII case. `word` must not be empty.
+pub(crate) fn contains_ignoring_case(text: &[u8], word: &[u8]) -> bool {
+    let mut windows = text.windows(word.len());
+    windows.any(|window| window.eq_ignore_ascii_case(word))
+}
+
 fn all(bytes: &[u8], class: u8) -> bool {
     bytes.iter().all(|&b| CLASS[usize::from(b)] & class != 0)
 }

@@ -67,7 +67,10 @@ fn check_account(
         .expect("nothing is stored without a lifetime");
     let own = matches!(
         by,
-        LifetimeSource::ForcedTtl | LifetimeSource::StatusTtl | LifetimeSource::Ttl
+        LifetimeSource::AnonymousTtl
+            | LifetimeSource::ForcedTtl
+            | LifetimeSource::StatusTtl
+            | LifetimeSource::Ttl
     );
     let left = account.fresh_for.cast_signed()
         - if own {

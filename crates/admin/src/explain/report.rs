@@ -359,6 +359,10 @@ fn judged(
     let account = ResponseExplanation::of(&facts, status, &read, times);
     match (account.verdict, answer.cache_status.detail) {
         (Storable::No(why), _) => Err(ExplanationStep::of(NOT_STORED, why.explanation())),
+        (Storable::Yes(lifetime), _) if lifetime.is_anonymous() => {
+            let stored = (!fetched.has_token).then_some(());
+            stored.ok_or_else(|| not_stored(Detail::FormToken))
+        }
         (Storable::Yes(_), _) if is_aside => Ok(()),
         (Storable::Yes(_), Some(detail)) if detail != Detail::Credentials => Err(not_stored(detail)),
         (Storable::Yes(_), _) => Err(ExplanationStep::new(

@@ -4,8 +4,8 @@ use microcache_engine::cache::variant_number;
 use microcache_engine::{Compressed, Explained, ExplainedVariant, clock};
 use microcache_policy::explain::span;
 use microcache_policy::{
-    LifetimeSource, Millis, NotCompressed, ResponseExplanation, ResponseFacts, TagKind, Time,
-    Times, vary,
+    LifetimeSource, Millis, NotCompressed, ResponseExplanation, ResponseFacts, StaleWindowSource,
+    TagKind, Time, Times, vary,
 };
 use serde_json::{Value, json};
 
@@ -69,7 +69,18 @@ fn account(one: &ExplainedVariant, explained: &Explained) -> ResponseExplanation
         date: clock::date(received),
         ..Times::at(received)
     };
-    ResponseExplanation::of(&facts, one.status, &read, times)
+    let account = ResponseExplanation::of(&facts, one.status, &read, times);
+    if !one.lifetime.is_anonymous() {
+        return account;
+    }
+    // The cookies because of which it was stored so are not stored.
+    ResponseExplanation {
+        source: Some(LifetimeSource::AnonymousTtl),
+        fresh_for: one.lifetime.fresh_for() - one.lifetime.initial_age(),
+        must_validate: false,
+        window_source: StaleWindowSource::Route,
+        ..account
+    }
 }
 
 /// Explains why the selected variant is stored, and for how long.
@@ -145,7 +156,10 @@ fn fresh_for(one: &ExplainedVariant, account: &ResponseExplanation) -> Millis {
 const fn is_the_routes(by: LifetimeSource) -> bool {
     matches!(
         by,
-        LifetimeSource::ForcedTtl | LifetimeSource::StatusTtl | LifetimeSource::Ttl
+        LifetimeSource::AnonymousTtl
+            | LifetimeSource::ForcedTtl
+            | LifetimeSource::StatusTtl
+            | LifetimeSource::Ttl
     )
 }
 

@@ -9,13 +9,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use microcache_policy::{FieldsBuf, Time};
+use microcache_policy::{Detail, FieldsBuf, FormTokenScan, Time, withheld_names};
 use microcache_store::{BodySpool, ClaimGuard, Stored};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::{Fill, PushResult, Unwanted};
 use crate::body::{Body, BodyError, Frame};
-use crate::cache::flight::{Filling, Leader};
+use crate::cache::flight::{FetchOutcome, Filling, Leader};
 use crate::cache::{Cache, ChangeKind};
 use crate::request::divide::divided;
 use crate::request::encoded::with_encodings_of;
@@ -48,6 +48,8 @@ pub(crate) struct FillPump<'a> {
     closing: Option<Pin<Box<Sleep>>>,
     /// The time for which slow readers have held it up.
     waited: Duration,
+    /// The scan for a token, of a response that others wait for until it is over.
+    scan: Option<Box<FormTokenScan>>,
 }
 
 impl<'a> FillPump<'a> {
@@ -67,12 +69,13 @@ impl<'a> FillPump<'a> {
             claimed,
             destination: BodyDestination::InMemory,
             received: 0,
-            largest_in_memory: route.max_object.min(engine.cache.largest_in_memory()),
+            largest_in_memory: engine.largest_in_memory(route),
             largest: engine.largest(route),
             deadline: engine.clock.now().plus(most),
             is_joinable: true,
             closing: None,
             waited: Duration::ZERO,
+            scan: filling.lifetime.is_anonymous().then(Box::default),
         }
     }
 
@@ -82,6 +85,9 @@ impl<'a> FillPump<'a> {
         let end = self.receive(&mut body).await;
         if body.forbids_storing() {
             self.destination = BodyDestination::Nothing;
+        }
+        if self.scan.as_mut().is_some_and(|scan| scan.finish()) {
+            self.found_token();
         }
         match end.and_then(|trailers| self.verified(trailers)) {
             Ok(trailers) => self.commit(trailers).await,
@@ -155,6 +161,7 @@ impl<'a> FillPump<'a> {
             if frame.is_pending() && self.is_joinable && self.poll_closing(cx).is_ready() {
                 self.is_joinable = false;
                 self.leader.close();
+                self.release_waiters();
             }
             frame
         })
@@ -178,7 +185,11 @@ impl<'a> FillPump<'a> {
         if fitted_before && !fits {
             self.note_too_large();
         }
-        let limit = if is_in_time {
+        if self.scan.as_mut().is_some_and(|scan| scan.push(&chunk)) {
+            self.found_token();
+        }
+        let is_stored = !matches!(self.destination, BodyDestination::Nothing);
+        let limit = if is_in_time && is_stored {
             self.largest_in_memory
         } else {
             0
@@ -187,6 +198,7 @@ impl<'a> FillPump<'a> {
         let is_outgrown = matches!(pushed, PushResult::Outgrown(_));
         if is_outgrown {
             self.leader.close();
+            self.release_waiters();
         }
         let destination = mem::replace(&mut self.destination, BodyDestination::Nothing);
         let (cache, fits) = (&self.engine.cache, is_in_time && fits);
@@ -194,6 +206,32 @@ impl<'a> FillPump<'a> {
         if is_outgrown {
             // It will be stored in no other shared tier.
             self.claimed = None;
+        }
+    }
+
+    /// Stops storing a body with a token. Such requests are not coalesced for a while.
+    fn found_token(&mut self) {
+        let (engine, key) = (self.engine, self.leader.key());
+        let now = engine.clock.now();
+        let request = self.filling.leader_request.origin_view(&self.route.rules);
+        let why = (self.filling.vary.clone(), Detail::FormToken);
+        let until = now.plus(engine.settings.hit_for_miss);
+        engine
+            .cache
+            .mark_uncacheable(&self.leader, why, &request, until);
+        let withheld = withheld_names(&request, &engine.cache.known_vary(key, now));
+        if !withheld.is_empty() {
+            engine.cache.note_whole(key, &withheld, now);
+        }
+        self.release_waiters();
+    }
+
+    /// Has those that wait for the scan of the body fetch for themselves. A purge does not find the fetch any more, so
+    /// its response is not stored.
+    fn release_waiters(&mut self) {
+        if self.scan.take().is_some() {
+            self.destination = BodyDestination::Nothing;
+            self.leader.publish(FetchOutcome::Released);
         }
     }
 
@@ -218,6 +256,7 @@ impl<'a> FillPump<'a> {
     /// requests find it, but without waiting for a tier.
     async fn commit(self, trailers: Option<FieldsBuf>) {
         let (leader, filling, end) = (self.leader, self.filling, Ok(trailers));
+        let is_awaited = self.scan.is_some();
         let (cache, rules) = (&self.engine.cache, &self.route.rules);
         let key = leader.key();
         let with_body = |body: Bytes| {
@@ -246,6 +285,9 @@ impl<'a> FillPump<'a> {
                 let stored = with_encodings_of(rules, stored, before.as_ref(), room);
                 let kind = ChangeKind::Stored;
                 cache.commit(&leader, stored, &request, self.claimed, kind);
+                if is_awaited {
+                    leader.publish(FetchOutcome::LookAgain);
+                }
                 filling.fill.finish(end);
                 self.engine
                     .make_again(rules, key, before.as_ref(), &request);

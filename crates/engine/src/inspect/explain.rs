@@ -205,6 +205,7 @@ impl Engine {
         let found = self.find(request);
         let route = &self.routes[found.route];
         let facts = self.facts_on(route, request);
+        let facts = facts.of_target(request.target, &route.rules);
         let key = key_of(request, &route.rules);
         let mut explained = Explained {
             route: found.route,
@@ -331,7 +332,7 @@ impl Engine {
     ) -> Decision {
         let selection = known.selection(look.view);
         let detail = self.why_direct(look, known, &selection, together, now);
-        if detail == Some(Detail::HitForMiss) {
+        if matches!(detail, Some(Detail::HitForMiss | Detail::FormToken)) {
             all.remembered = known.uncacheable(&selection, now);
         }
         let behind = self.tier_candidates(look, now).await;

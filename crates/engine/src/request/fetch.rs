@@ -31,6 +31,11 @@ impl Fetch {
     /// before that.
     pub(crate) fn conclude(self, engine: &Engine, leader: &Leader, verdict: Verdict, now: Time) {
         verdict.publish(&engine.cache, leader, now);
+        self.answer(verdict);
+    }
+
+    /// Sends the verdict to the leading request, while the others still wait. The request is released before that.
+    pub(crate) fn answer(self, verdict: Verdict) {
         drop(self.incoming);
         if let Some(reply) = self.reply {
             let verdict = if self.withheld {

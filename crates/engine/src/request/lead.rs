@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::Method;
 use microcache_policy::{
     Detail, Fields, Handling, NotStorable, SharedRequest, Storable, Time, VaryNames,
-    add_validators, is_origin_failure, is_refusal, on_error, refreshed, same_representation, vary,
-    withheld_names,
+    add_validators, has_form_token, is_origin_failure, is_refusal, on_error, refreshed,
+    same_representation, vary, withheld_names,
 };
 use microcache_store::{ClaimGuard, Hit, Memory};
 
@@ -154,7 +154,12 @@ impl Engine {
                 let view = filling.leader_request.origin_view(&route.rules);
                 self.cache
                     .learn(leader, filling.key_update(&route.rules), &view);
-                fetch.conclude(self, leader, Verdict::Storable(copy), now);
+                // Others get a response that is marked as one client's only once its body is known.
+                if filling.lifetime.is_anonymous() {
+                    fetch.answer(Verdict::Storable(copy));
+                } else {
+                    fetch.conclude(self, leader, Verdict::Storable(copy), now);
+                }
                 Remainder::Body(filling, body)
             }
             Err(why) => {
@@ -306,7 +311,15 @@ impl Engine {
             let renewed = self.renewed(key, stored, fields, lifetime, &view, times);
             Memory::detached_hit(renewed)
         };
-        let verdict = match merged.storable {
+        // The stored body may be one that was not scanned.
+        let has_token = || stored.body().is_none_or(|body| has_form_token(body));
+        let storable = match merged.storable {
+            Storable::Yes(lifetime) if lifetime.is_anonymous() && has_token() => {
+                Storable::No(NotStorable::FormToken)
+            }
+            storable => storable,
+        };
+        let verdict = match storable {
             Storable::Yes(lifetime) => {
                 let confirmed = renewed(&merged.fields, lifetime);
                 let for_one = if merged.for_one == merged.fields {

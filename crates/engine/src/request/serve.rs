@@ -225,7 +225,7 @@ impl Engine {
         }
         let why = FetchReason {
             route: look.route,
-            facts: *facts,
+            facts: self.facts_of_fetch(look),
             forward: if may_coalesce {
                 forward
             } else {
@@ -310,10 +310,16 @@ impl Engine {
         let response = self.answer_on(look, hit, now, Outcome::Stale);
         let refresh = Box::new(Refresh {
             route: look.route,
-            facts: *look.facts,
+            facts: self.facts_of_fetch(look),
             spec,
         });
         Served::NowAndRefresh(response, refresh)
+    }
+
+    /// The facts of a request for which the origin is asked.
+    pub(crate) fn facts_of_fetch(&self, look: &LookupContext<'_>) -> RequestFacts {
+        look.facts
+            .of_target(look.request.target, self.rules(look.route))
     }
 
     /// The response from a stored response, encoded as its route demands.
@@ -354,10 +360,12 @@ impl Engine {
             Some(Detail::TooLarge)
         } else if self.is_sent_whole(look, now) {
             Some(Detail::Withheld)
-        } else if known.uncacheable(selection, now).is_some() {
-            Some(Detail::HitForMiss)
         } else {
-            None
+            let why = known.uncacheable(selection, now)?;
+            Some(match why {
+                Detail::FormToken => why,
+                _ => Detail::HitForMiss,
+            })
         }
     }
 

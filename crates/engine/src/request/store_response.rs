@@ -62,6 +62,11 @@ impl Engine {
         route.max_object.min(self.cache.largest())
     }
 
+    /// The largest body stored in memory, in bytes.
+    pub(crate) fn largest_in_memory(&self, route: &Route) -> u64 {
+        route.max_object.min(self.cache.largest_in_memory())
+    }
+
     /// Creates the shared response and its first reader.
     pub(crate) fn begin_fill(
         &self,
@@ -110,7 +115,8 @@ impl Engine {
             filling: Arc::new(filling),
             reader,
             fields: response.fields.into(),
-            is_kept,
+            // Whether one is stored that is scanned for tokens is known at its end.
+            is_kept: is_kept && !keepable.lifetime.is_anonymous(),
         };
         (copy, response.body)
     }
@@ -147,6 +153,13 @@ pub(crate) fn judge(
     }
     let read = ResponseFacts::read(response.fields.fields(), &route.rules);
     match storable(facts, response.status, &read, times.judged()) {
+        // One that is scanned for tokens is kept in memory meanwhile.
+        Storable::Yes(lifetime)
+            if lifetime.is_anonymous()
+                && response.length > Some(engine.largest_in_memory(route)) =>
+        {
+            Err(Detail::TooLarge)
+        }
         Storable::Yes(lifetime) => {
             let mut fields = fields_to_store(&read);
             let is_compressible = note_compression(

@@ -4,6 +4,7 @@ mod access;
 mod acme;
 mod adversary;
 mod ambiguous_paths;
+mod anonymous;
 mod bad_days;
 mod bad_origin;
 mod chaos;

@@ -48,6 +48,7 @@ impl Detail {
             Self::NoLifetime => NotStorable::NoLifetime.explanation(),
             Self::StatusTtl => NotStorable::StatusTtl.explanation(),
             Self::TooManyTags => NotStorable::TooManyTags.explanation(),
+            Self::FormToken => NotStorable::FormToken.explanation(),
             Self::TooLarge => TOO_LARGE,
             Self::Request => NotStorable::Request.explanation(),
             Self::OriginUnreachable => ORIGIN_UNREACHABLE,

@@ -200,6 +200,11 @@ impl NotStorable {
                 "the response has more tags than are stored, so that a purge would miss it",
             )
             .unless("have the application send at most 128 tags, with at most 16 KiB in total"),
+            Self::FormToken => Explanation::of(
+                "the response has a token for one visitor (of a form, a nonce, or a field), so `anonymous_ttl` does \
+                 not store it",
+            )
+            .unless("have the application add tokens only to pages with forms, or fetch them by a script"),
         }
     }
 }
@@ -307,7 +312,7 @@ mod tests {
         PassReason::Connection,
         PassReason::NoStore,
     ];
-    const NOT_STORABLE: [NotStorable; 12] = [
+    const NOT_STORABLE: [NotStorable; 13] = [
         NotStorable::Request,
         NotStorable::Private,
         NotStorable::NoStore,
@@ -320,6 +325,7 @@ mod tests {
         NotStorable::NoLifetime,
         NotStorable::StatusTtl,
         NotStorable::TooManyTags,
+        NotStorable::FormToken,
     ];
     const REUSES: [Reuse; 8] = [
         Reuse::Fresh,

@@ -9,7 +9,8 @@ use crate::time::{Millis, Times};
 
 impl LifetimeSource {
     /// Every source, by precedence.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
+        Self::AnonymousTtl,
         Self::ForcedTtl,
         Self::SMaxage,
         Self::MaxAge,
@@ -22,6 +23,7 @@ impl LifetimeSource {
     /// The name in JSON and in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::AnonymousTtl => "anonymous_ttl",
             Self::ForcedTtl => "forced_ttl",
             Self::SMaxage => "s-maxage",
             Self::MaxAge => "max-age",
@@ -35,6 +37,11 @@ impl LifetimeSource {
     /// The reason that this source counts, and the change that leads to another lifetime.
     pub const fn explanation(self) -> Explanation {
         match self {
+            Self::AnonymousTtl => Explanation::of(
+                "`anonymous_ttl` of the route, or `status_ttl` for this status, overrides the response for requests \
+                 without credentials",
+            )
+            .unless("change `anonymous_ttl` on the route, or have the application send `no-store`, which it obeys"),
             Self::ForcedTtl => Explanation::of(
                 "`forced_ttl` of the route overrides the lifetime in the response",
             )
@@ -146,7 +153,7 @@ impl ResponseExplanation {
     ) -> Self {
         let arrived = ReceivedResponse::new(request, response, status, times);
         let (freshness, source) = arrived.decided();
-        let directives = &response.said.directives;
+        let directives = &arrived.directives;
         let windows = freshness::windows(directives, freshness, response.rules);
         Self {
             verdict: storable(request, status, response, times),
@@ -167,7 +174,7 @@ impl ResponseExplanation {
             } else {
                 StaleWindowSource::Zero
             },
-            must_validate: arrived.forced.is_none() && arrived.must_validate(),
+            must_validate: arrived.must_be_validated(),
             has_validator: response.has_validator(),
         }
     }

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use http::Method;
 use microcache_engine::{
-    Body, Bypass, Decision, Explained, Failure, NoResponse, Origin, OriginError, Request, Response,
+    Body, Bypass, Decision, Explained, Failure, Frame, NoResponse, Origin, OriginError, Request,
+    Response,
 };
 use microcache_policy::key::{normal_host, split_query};
 use microcache_policy::{
-    CacheStatus, Detail, FieldBlock, FieldIndex, Fields, Scheme, Time, upgrade,
+    CacheStatus, Detail, FieldBlock, FieldIndex, Fields, FormTokenScan, Scheme, Time, upgrade,
 };
 use microcache_push::{LIVE_PATH, MERCURE_PATH};
 use microcache_wire::h1::{BadRequest, Framing, RequestTarget, parse_request, split_target};
@@ -125,6 +126,8 @@ pub struct FetchedResponse {
     pub received: Time,
     /// The body was complete, if it is stored.
     pub is_whole: bool,
+    /// The body has a token for one visitor, on a route where that decides about storing.
+    pub has_token: bool,
 }
 
 /// Rate limit of a route.
@@ -411,7 +414,10 @@ impl Session {
             Ok(Err(none)) => pages::failed(&none, received),
             Err(_) => pages::failed(&too_late(explained), received),
         };
-        let body = std::mem::replace(&mut answer.body, Body::Empty);
+        let mut body = std::mem::replace(&mut answer.body, Body::Empty);
+        let is_scanned = rules.anonymous_ttl.is_some() && !answer.cache_status.stored;
+        let has_token =
+            is_scanned && timeout_at(deadline, has_form_token(&mut body)).await == Ok(true);
         // A response that is not stored is not read.
         let is_whole = !answer.cache_status.stored
             || !matches!(body, Body::Empty) && timeout_at(deadline, drain(body)).await == Ok(true);
@@ -421,6 +427,7 @@ impl Session {
             sent,
             received,
             is_whole,
+            has_token,
         }
     }
 }
@@ -449,6 +456,19 @@ fn too_late(explained: &Explained) -> NoResponse {
         },
         cause: Failure::Origin(OriginError::Timeout),
     }
+}
+
+/// Reads a body until a token is found. Returns `true` if it has one.
+async fn has_form_token(body: &mut Body) -> bool {
+    let mut scan = FormTokenScan::default();
+    while let Some(Ok(frame)) = body.frame().await {
+        if let Frame::Data(data) = frame
+            && scan.push(&data)
+        {
+            return true;
+        }
+    }
+    scan.finish()
 }
 
 /// Reads a body to its end. Returns `true` if it was complete.

@@ -52,11 +52,26 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
             "It changes how long, not whether a response is stored: `private`, `no-store`, \
              Set-Cookie and the other safety rules still apply.",
         )
-        .sets(|r, v, m| m.put(&mut r.route.rules.forced_ttl, forced_ttl(v))),
+        .sets(|r, v, m| m.put(&mut r.route.rules.forced_ttl, lifetime_or(v, "origin"))),
+    opt("anonymous_ttl", Text("DURATION|off"), "off")
+        .example("5s")
+        .help("Time for which visitors without cookies share pages marked `private` or `no-cache`")
+        .more(
+            "For applications that mark every page so, or set a cookie with it, such as stock Rails, Laravel and \
+             Django. It applies to requests without credentials and without a query (but `key.query.only`), and never \
+             to `no-store` and to pages with a token of a form. The stored page has no cookies. Set it where all such \
+             visitors get the same page. See [visitors without cookies](anonymous.md).",
+        )
+        .sets(|r, v, m| {
+            m.put(&mut r.route.rules.anonymous_ttl, lifetime_or(v, "off"));
+        }),
     opt("status_ttl", Table("status codes and durations"), "{}")
         .example(r#"{ 404 = "10s", 503 = "1s" }"#)
         .help("Freshness lifetime (TTL) per status code")
-        .more("A listed status may be stored even if it otherwise is not.")
+        .more(
+            "A listed status may be stored even if it otherwise is not. It replaces `anonymous_ttl` for this status \
+             too.",
+        )
         .sets(set_status_ttl),
     opt("heuristic", Number, "0")
         .example("10")
@@ -225,8 +240,9 @@ const SET_COOKIE: &[(&str, SetCookie)] = &[
 
 const RELOAD: &[(&str, Reload)] = &[("ignore", Reload::Ignore), ("honour", Reload::Honour)];
 
-fn forced_ttl(value: &Value) -> Result<Option<Millis>, Mistake> {
-    if value.text().is_ok_and(|text| text == "origin") {
+/// Reads a lifetime, or the word for none.
+fn lifetime_or(value: &Value, none: &str) -> Result<Option<Millis>, Mistake> {
+    if value.text().is_ok_and(|text| text == none) {
         return Ok(None);
     }
     value.millis(&LIFETIME).map(Some)
