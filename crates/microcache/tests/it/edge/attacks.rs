@@ -117,12 +117,13 @@ const PLACES: &[&str] = &[
 fn origin_with_secrets() -> Origin {
     let origin = Origin::start();
     let secret = [HTML, SHARED, "X-Injected: 1", "Set-Cookie: stolen=1"];
-    origin
-        .on(crate::support::ANY)
-        .answer(move |seen| match seen.target.starts_with("/f/") {
-            true => shared("ok"),
-            false => Reply::ok(&secret, "SECRET"),
-        });
+    origin.on(crate::support::ANY).answer(move |seen| {
+        if seen.target.starts_with("/f/") {
+            shared("ok")
+        } else {
+            Reply::ok(&secret, "SECRET")
+        }
+    });
     origin
         .on("/f/fails")
         .answer(|_| Reply::new(500).body("SECRET"));

@@ -35,12 +35,11 @@ fn nothing_of_one_visitor_reaches_another() {
     origin.on("/f/shared").answer(|_| shared("(shared)"));
     let nested = format!("<{}{}>", tag("/f/kept"), tag("/f/shared"));
     origin.on("/f/nested").answer(move |_| page(&nested));
-    let tags: String = [
+    let tags = [
         "passed", "kept", "silent", "shared", "varies", "nested", "none",
     ]
-    .iter()
-    .map(|name| format!("{name}{}", tag(&format!("/f/{name}"))))
-    .collect();
+    .map(|name| name.to_owned() + &tag(&format!("/f/{name}")))
+    .concat();
     for target in ["/", "/known", "/short", "/account"] {
         let body = tags.clone();
         origin.on(target).answer(move |seen| {
@@ -91,7 +90,11 @@ fn visit(proxy: &Proxy, visitor: usize) -> usize {
         random ^= random >> 7;
         random ^= random << 17;
         let target = ["/", "/known", "/short", "/account", "/f/nested"][random as usize % 5];
-        let method = if random % 11 == 0 { "POST" } else { "GET" };
+        let method = if random.is_multiple_of(11) {
+            "POST"
+        } else {
+            "GET"
+        };
         let mut client = proxy.connect();
         client.send(request(method, target, &[&field, "Content-Length: 0"]));
         match random >> 32 & 7 {

@@ -44,7 +44,7 @@ fn all_fragments_are_asked_for_before_the_first_answers() {
     let mut body = String::new();
     for at in 0..5 {
         let target = format!("/f/{at}");
-        body += &format!("<{at}>{}", tag(&target));
+        body.extend([format!("<{at}>"), tag(&target)]);
         let reply = Reply::ok(&[PERSONAL], at.to_string());
         origin.on(&target).reply(reply.after(&gate));
     }

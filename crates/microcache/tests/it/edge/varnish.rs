@@ -62,9 +62,6 @@ impl<'a> Case<'a> {
 fn origin() -> Origin {
     let origin = Origin::start();
     let nested = format!("({})", tag("/f/1"));
-    let deep: String = (0..9)
-        .map(|at| format!("<{at}>{}", tag(&format!("/f/deep/{}", at + 1))))
-        .collect();
     for (target, status, body) in [
         ("/f/1", 200, "[1]"),
         ("/f/2", 200, "[2]"),
@@ -79,9 +76,10 @@ fn origin() -> Origin {
         let reply = Reply::new(status).with_all(&[HTML, PERSONAL]).body(body);
         origin.on(target).reply(reply);
     }
-    for (at, body) in deep.split_inclusive("/>").enumerate() {
-        let target = format!("/f/deep/{at}");
-        origin.on(&target).reply(Reply::ok(&[HTML, PERSONAL], body));
+    for at in 0..9 {
+        let body = format!("<{at}>{}", tag(&format!("/f/deep/{}", at + 1)));
+        let reply = Reply::ok(&[HTML, PERSONAL], body);
+        origin.on(&format!("/f/deep/{at}")).reply(reply);
     }
     origin
 }
