@@ -102,6 +102,70 @@ fn fragments_and_tokens_are_for_one_visitor() {
 }
 
 #[test]
+fn holes_and_tokens_are_filled_here() {
+    let origin = Origin::start();
+    let lines = r##"[[routes]]
+match = { path = "/shop" }
+ignore_cookies = ["session"]
+holes = [{ select = "#cart", include = "/cart-box" }]
+tokens = [{ select = "input[name=_token]", from = "/token", wait = true }]
+"##;
+    let proxy = Proxy::with_config(&config(&origin, lines));
+    let tags = "<esi:include src=\"/cart-box\"/><!--#include virtual=\"/stolen\" -->";
+    let page = format!("<p id=cart>none</p>{tags}<input name=_token value=first>");
+    let announced = "Surrogate-Control: content=\"ESI/1.0\"";
+    origin
+        .on("/shop")
+        .reply(Reply::ok(&[HTML, FRESH, announced], page));
+    let own = |what: &'static str, kind: &'static str| {
+        origin.on(what).answer(move |request| {
+            let visitor = request.field("cookie").unwrap_or("nobody").to_owned();
+            Reply::ok(&[kind, FRESH], format!("{what} of {visitor}"))
+        });
+    };
+    own("/cart-box", HTML);
+    own("/token", "Content-Type: text/plain");
+    for visitor in ["session=a", "session=b", "session=a"] {
+        let response = proxy.get_with("/shop", &[&format!("Cookie: {visitor}")]);
+        let expected = format!(
+            "<p id=cart>/cart-box of {visitor}</p><ESI:include src=\"/cart-box\"/><!-- #include virtual=\"/stolen\" -->\
+             <input name=_token value=\"/token of {visitor}\">"
+        );
+        response.assert_is(200, &expected);
+        assert_eq!(response.field("surrogate-control"), None);
+    }
+    assert_eq!((origin.count("/shop"), origin.count("/stolen")), (1, 0));
+    assert_eq!(origin.seen("/shop")[0].field("surrogate-capability"), None);
+}
+
+#[test]
+fn tags_of_an_application_become_elements() {
+    let origin = Origin::start();
+    let lines = "edge = \"announced\"\nedge_assembly = \"browser\"\nedge_paths = [\"/part*\"]\n";
+    let proxy = Proxy::with_config(&config(&origin, lines));
+    let page = "<b>a</b><esi:include src=\"/part?1\" /><esi:include src=\"/account\" />";
+    let announced = "Surrogate-Control: content=\"ESI/1.0\"";
+    origin
+        .on("/page")
+        .reply(Reply::ok(&[HTML, FRESH, announced], page));
+    let element = "<microcache-include src=\"/part?1\"></microcache-include>";
+    for _ in 0..2 {
+        let response = proxy.get("/page");
+        response.assert_is(200, &format!("<b>a</b>{SCRIPT}{element}"));
+        assert_eq!(response.field("surrogate-control"), None);
+        assert_eq!(
+            response.field("cache-control"),
+            Some("public, max-age=1000")
+        );
+    }
+    assert_eq!(origin.count("/page"), 1);
+    let asked = origin.seen("/page")[0]
+        .field("surrogate-capability")
+        .map(str::to_owned);
+    assert_eq!(asked.as_deref(), Some("microcache=\"ESI/1.0\""));
+}
+
+#[test]
 fn a_page_that_was_stored_with_other_holes_is_not_found() {
     let origin = Origin::start();
     let lines = |select: &str| {

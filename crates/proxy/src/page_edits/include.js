@@ -53,10 +53,13 @@ const tokens = JSON.parse(own?.dataset.microcacheTokens || "[]");
 const key = (token) => (token.variable || token.attribute).split(".").pop();
 let values;
 
-const read = async (token) => {
-  const response = await get(token.from, "text/html, application/json, text/plain");
+const source = async (url) => {
+  const response = await get(url, "text/html, application/json, text/plain");
   if (!response.ok) throw new Error(response.status);
-  const [type, text] = [response.headers.get("content-type"), await response.text()];
+  return [response.headers.get("content-type"), await response.text()];
+};
+
+const read = (token, [type, text]) => {
   if (/json/i.test(type)) {
     const value = JSON.parse(text);
     return typeof value === "string" ? value : (value[key(token)] ?? value.token);
@@ -89,13 +92,13 @@ const put = (token, value) => {
 
 // Fetches the visitor's tokens, one after the other: the first response may begin a session.
 const fetched = async () => {
-  const found = [];
-  for (const token of tokens) {
-    const value = await read(token);
+  const sources = new Map();
+  for (const { from } of tokens) if (!sources.has(from)) sources.set(from, await source(from));
+  return tokens.map((token) => {
+    const value = read(token, sources.get(token.from));
     if (typeof value !== "string") throw new Error("no token in " + token.from);
-    found.push(value);
-  }
-  return found;
+    return value;
+  });
 };
 
 const fill = async () => {
