@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::{BROWSER, decoded, in_coding, page};
-use crate::support::{Origin, Proxy, Reply};
+use crate::support::{Gate, Origin, Proxy, Reply};
 
 const FLAGS: &[&str] = &[
     "--compress",
@@ -83,7 +83,14 @@ fn the_text_of_a_page_is_compressed_and_each_visitor_gets_a_fragment_of_their_ow
         assert_eq!(plain.field("content-encoding"), None);
     }
     let curl = Command::new("curl")
-        .args(["-sS", "--compressed", "-H", "Cookie: session=curl"])
+        .args([
+            "-sS",
+            "--compressed",
+            "-H",
+            "Host: example.com",
+            "-H",
+            "Cookie: session=curl",
+        ])
         .arg(format!("http://{}/", proxy.address()))
         .output();
     let curl = curl.expect("curl is installed");
@@ -134,4 +141,30 @@ fn an_encoded_fragment_has_failed() {
     let proxy = Proxy::start(&origin, FLAGS);
     proxy.get("/").assert_is(200, &composed(""));
     assert!(decoded(&in_coding(&proxy, "/", "gzip")) == composed(""));
+}
+
+#[test]
+fn compressed_text_does_not_wait_for_a_fragment() {
+    let origin = Origin::start();
+    let gate = Gate::default();
+    origin.on("/").reply(shell());
+    let released = gate.clone();
+    origin.on("/_fragment/cart").answer(move |request| {
+        let reply = Reply::ok(&["Cache-Control: private"], "[cart]");
+        match request.field("cookie") {
+            Some(_) => reply.after(&released),
+            None => reply,
+        }
+    });
+    let proxy = Proxy::start(&origin, &[FLAGS, &["--edge-timeout", "1m"]].concat());
+    in_coding(&proxy, "/", "gzip");
+    let mut client = proxy.ask_with("/", &["Accept-Encoding: gzip", "Cookie: session=1"]);
+    assert_eq!(client.head().field("content-encoding"), Some("gzip"));
+    // Behind the length of the first chunk.
+    let first = client.bytes(100);
+    assert!(
+        first.windows(3).any(|bytes| bytes == [0x1f, 0x8b, 8]),
+        "{first:?}"
+    );
+    gate.open();
 }
