@@ -85,7 +85,7 @@ forward_auth = "off"
 }
 
 #[test]
-fn those_who_have_signed_in_share_what_is_stored() {
+fn users_who_have_signed_in_share_what_is_stored() {
     let Some(site) = Site::start() else {
         return;
     };
@@ -130,7 +130,7 @@ fn no_request_avoids_it() {
         &*forged,
         "_oauth2_proxy=",
         &format!("{name}x={value}"),
-        &value.to_owned(),
+        value,
     ] {
         assert_eq!(site.get("/", cookie).status, 401, "{cookie}");
     }

@@ -12,7 +12,7 @@ const STRANGER: &str = "127.0.0.9";
 const PROXY: &str = "127.0.0.1";
 
 /// Options that concern no visitor's pages, or need something that is not there.
-const LEFT_OUT: [&str; 48] = [
+const LEFT_OUT: [&str; 46] = [
     "listen",
     "admin",
     "admin_token_file",
@@ -57,8 +57,6 @@ const LEFT_OUT: [&str; 48] = [
     "reload_on_change",
     "allow",
     "deny",
-    "client_ca",
-    "client_certificate",
     "basic_auth",
     "forward_auth",
 ];

@@ -163,12 +163,7 @@ fn ten_thousand_routes_are_served() {
         );
         assert!(route.is_none() || ask().is_hit(), "{target}");
     }
-    let operator = Operator::at(admin);
-    let reloaded = operator.ask("POST", "/v1/reload", None);
+    let reloaded = Operator::at(admin).ask("POST", "/v1/reload", None);
     assert_eq!(reloaded.status, 200, "{}", reloaded.text());
-    let stats = operator.get("/v1/stats").to_string();
-    assert!(
-        stats.contains("route 9999"),
-        "each route has its statistics"
-    );
+    assert_eq!(proxy.get("/9999/a").field("x-route"), Some("9999"));
 }
