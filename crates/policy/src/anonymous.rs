@@ -13,28 +13,28 @@
 //! request with credentials.
 
 use crate::directives::Directive;
-use crate::freshness::{IMPLICIT_STATUSES, ReceivedResponse};
 use crate::request::RequestFacts;
-use crate::rules::SetCookie;
+use crate::response::ResponseFacts;
+use crate::rules::{IMPLICIT_STATUSES, SetCookie};
 use crate::time::Millis;
 
 /// The lifetime of a response that is stored by `anonymous_ttl` and by nothing else: that of `status_ttl` for its
-/// status, or the option's own.
-pub(crate) fn ttl(request: &RequestFacts, arrived: &ReceivedResponse<'_, '_>) -> Option<Millis> {
-    let response = arrived.facts;
+/// status, or the option's own. `is_stale`: it is marked as stale.
+pub(crate) fn ttl(
+    request: &RequestFacts,
+    status: u16,
+    response: &ResponseFacts<'_>,
+    is_stale: bool,
+) -> Option<Millis> {
     let rules = response.rules;
     let ttl = rules.anonymous_ttl?;
-    let status = arrived.status;
     let mut by_status = rules.status_ttl.iter().filter(|(of, _)| *of == status);
     let ttl = match by_status.next() {
         Some(&(_, ttl)) => ttl,
         None => IMPLICIT_STATUSES.contains(&status).then_some(ttl)?,
     };
     let sets_cookie = response.seen.has_set_cookie && rules.set_cookie == SetCookie::Refuse;
-    let is_marked = response.says(Directive::Private)
-        || arrived.must_validate()
-        || arrived.is_explicitly_stale()
-        || sets_cookie;
+    let is_marked = response.says(Directive::Private) || is_stale || sets_cookie;
     let is_covered = ttl > 0
         && request.is_anonymous()
         && rules.set_cookie != SetCookie::Store
@@ -53,7 +53,6 @@ mod tests {
     use crate::lifetime::Lifetime;
     use crate::patterns::Patterns;
     use crate::request::Credentials;
-    use crate::response::ResponseFacts;
     use crate::rules::{KeyRules, Query, Rules};
     use crate::storable::{NotStorable, Storable, storable};
     use crate::testing::{RECEIVED, fields, get, to_store};

@@ -51,6 +51,27 @@ pub fn personal<'a>(fields: Fields<'a>, rules: &'a Rules) -> Vec<Option<&'a [u8]
     names
 }
 
+/// The cookies that these patterns match, as `name=value`. `None` if programs could find others of these names in the
+/// field.
+pub fn named<'a>(
+    fields: Fields<'a>,
+    rules: &'a RequestRules,
+    wanted: &[String],
+) -> Option<Vec<&'a [u8]>> {
+    let is_wanted = |matches: fn(&[u8], &[u8]) -> bool, pair: &[u8]| {
+        let mut wanted = wanted.iter();
+        wanted.any(|one| matches(one.as_bytes(), split(pair).0))
+    };
+    let found: Vec<_> = sent(fields, rules)
+        .filter(|pair| is_wanted(takes, pair))
+        .collect();
+    let all = lines(fields, rules).flat_map(in_any_reading);
+    let alike = all.filter(|pair| is_wanted(could_be_taken_by, pair));
+    // Each cookie is read twice.
+    let is_clear = alike.count() == 2 * found.len() && sent(fields, rules).count() <= MAX_PLAIN;
+    is_clear.then_some(found)
+}
+
 /// The `Cookie` line for the origin if it differs from the client's: without the cookies that the route removes, and
 /// with several lines joined.
 pub fn rewritten(fields: Fields<'_>, rules: &RequestRules) -> Rewritten {
@@ -260,6 +281,41 @@ mod tests {
     use crate::patterns::Patterns;
     use crate::rules::KeyRules;
     use crate::testing::fields;
+
+    #[test]
+    fn named_cookies_are_those_of_every_reading() {
+        let wanted = ["PHPSESSID".to_owned(), "sess_*".to_owned()];
+        let many = format!("Cookie: {}PHPSESSID=1", "a=b; ".repeat(MAX_PLAIN));
+        for (request, expected) in [
+            ("Cookie: PHPSESSID=1; a=2", Some("PHPSESSID=1")),
+            ("Cookie: a=2\nCookie: PHPSESSID=1", Some("PHPSESSID=1")),
+            (
+                "Cookie: sess_a=1; PHPSESSID=2; PHPSESSID=3",
+                Some("sess_a=1,PHPSESSID=2,PHPSESSID=3"),
+            ),
+            (
+                "Cookie: consent=a:yes,b:no; PHPSESSID=1",
+                Some("PHPSESSID=1"),
+            ),
+            ("Cookie: a={\"b\":1}", Some("")),
+            ("", Some("")),
+            (
+                "Cookie: a=\"b; PHPSESSID=1\"; PHPSESSID=2",
+                Some("PHPSESSID=1\",PHPSESSID=2"),
+            ),
+            ("Cookie: a=1,PHPSESSID=2", None),
+            ("Cookie: a=1 PHPSESSID=2; PHPSESSID=3", None),
+            ("Cookie: PHPSESSI%44=1", None),
+            ("Cookie: phpsessid=1; PHPSESSID=2", None),
+            ("Cookie: PHPSESSID[a]=1", None),
+            (&many, None),
+        ] {
+            let (request, rules) = (fields(request), RequestRules::default());
+            let found = named(request.fields(), &rules, &wanted);
+            let found = found.map(|all| String::from_utf8_lossy(&all.join(&b","[..])).into_owned());
+            assert_eq!(found.as_deref(), expected, "{request:?}");
+        }
+    }
 
     fn is_personal(rules: &Rules, request: &str) -> bool {
         CookieFacts::of(fields(request).fields(), rules).are_personal()

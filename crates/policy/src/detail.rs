@@ -35,6 +35,8 @@ details! {
     Body = "body",
     /// The path can be read as one of another route.
     AmbiguousPath = "ambiguous-path",
+    /// The user context of the request's credentials is unknown.
+    UserContext = "user-context",
     /// The request asks to switch protocols.
     Upgrade = "upgrade",
     /// The request accepts an event stream, or the response is one: it has no end.

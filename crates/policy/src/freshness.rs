@@ -5,15 +5,13 @@ use crate::date;
 use crate::directives::{Directive, ResponseDirectives, delta_seconds};
 use crate::request::RequestFacts;
 use crate::response::ResponseFacts;
-use crate::rules::Rules;
+use crate::rules::{IMPLICIT_STATUSES, Rules};
 use crate::time::{Millis, Time, Times};
 
 /// An apparent age below this counts as zero, in milliseconds: `Date` counts whole seconds and clocks drift, so half of
 /// all responses with a lifetime of one second would arrive stale.
 const DATE_RESOLUTION: Millis = 2_000;
 
-/// Statuses that the route's `ttl` or a heuristic may make fresh without explicit freshness.
-pub(crate) const IMPLICIT_STATUSES: [u16; 8] = [200, 203, 204, 300, 301, 308, 404, 410];
 /// Statuses that only a heuristic of a private cache may make fresh (RFC 9110 §15.1).
 const PRIVATE_STATUSES: [u16; 3] = [405, 414, 501];
 
@@ -102,7 +100,8 @@ impl<'r, 'a> ReceivedResponse<'r, 'a> {
             anonymous: None,
             directives: *directives,
         };
-        arrived.anonymous = anonymous::ttl(request, &arrived);
+        let is_stale = arrived.must_validate() || arrived.is_explicitly_stale();
+        arrived.anonymous = anonymous::ttl(request, status, facts, is_stale);
         if arrived.anonymous.is_some() {
             arrived.directives = ResponseDirectives::default();
         }
@@ -110,7 +109,7 @@ impl<'r, 'a> ReceivedResponse<'r, 'a> {
     }
 
     /// Returns true if the origin gives an explicit lifetime of zero.
-    pub(crate) fn is_explicitly_stale(&self) -> bool {
+    fn is_explicitly_stale(&self) -> bool {
         self.explicit.is_some_and(|(lifetime, _)| lifetime == 0)
     }
 

@@ -108,7 +108,10 @@ pub use origin_view::{OriginView, goes_with_fill};
 pub use patterns::{FieldPatterns, Patterns};
 pub use precondition::{Precondition, not_modified_keeps, precondition};
 pub use range::{RangeVerdict, range};
-pub use request::{Credentials, Handling, PassReason, RequestFacts, is_event_stream, is_grpc};
+pub use request::{
+    Credentials, Handling, PassReason, RequestFacts, USER_CONTEXT, is_event_stream, is_grpc,
+    is_user_context,
+};
 pub use request_fields::{
     OmittedFields, SharedForwarding, SharedRequest, is_common, shared_forwarding, withheld_names,
 };

@@ -73,6 +73,16 @@ impl PassReason {
     }
 }
 
+/// The field with the user context of a request: a hash of the user's role, as `FOSHttpCache` names it.
+pub const USER_CONTEXT: &str = "X-User-Context-Hash";
+
+/// Returns true for [`USER_CONTEXT`], and for a name that programs take for it.
+pub fn is_user_context(name: &[u8]) -> bool {
+    let is_alike =
+        |(a, b): (&u8, &u8)| a.eq_ignore_ascii_case(b) || *b == b'-' && !a.is_ascii_alphanumeric();
+    name.len() == USER_CONTEXT.len() && name.iter().zip(USER_CONTEXT.as_bytes()).all(is_alike)
+}
+
 /// The credentials that make a request personal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
@@ -93,6 +103,7 @@ pub struct RequestFacts {
     credentials: Credentials,
     signed_in: bool,
     wants_fragment: bool,
+    has_context: bool,
     head: bool,
     conditional: bool,
     has_plain_target: bool,
@@ -160,6 +171,7 @@ impl RequestFacts {
             credentials,
             signed_in: false,
             wants_fragment: seen.wants_fragment,
+            has_context: seen.has_context,
             head: method == Method::HEAD,
             conditional: seen.conditional,
             has_plain_target: false,
@@ -257,6 +269,12 @@ impl RequestFacts {
         }
     }
 
+    /// Returns true if the request has credentials, and shares what is stored for its user context. Such requests are
+    /// coalesced, and a fetch carries the credentials of one of them: only a response that permits sharing is for others.
+    pub fn shares_context(&self) -> bool {
+        self.has_context && !self.signed_in && self.handling() == Handling::Credentialed
+    }
+
     /// Returns true for `only-if-cached`: 504 if no response is stored.
     pub const fn only_if_cached(&self) -> bool {
         self.directives.only_if_cached
@@ -330,6 +348,7 @@ struct FieldScan {
     connection_names_fields: bool,
     event_stream: bool,
     wants_fragment: bool,
+    has_context: bool,
     accept: Option<AcceptClass>,
     /// Bytes of the lines that a shared fetch sends.
     sent: usize,
@@ -424,6 +443,7 @@ impl FieldScan {
         }
         self.credentials.authorization |= identifies(name) && makes_personal(name, rules);
         self.wants_fragment |= asks_for_another_form(name, rules);
+        self.has_context |= rules.user_context && is_user_context(name.text());
     }
 }
 
@@ -691,6 +711,41 @@ mod tests {
         assert!(plain.credentials().authorization);
         let private = get(&request, &Rules::private());
         assert_eq!(private.handling(), Handling::Cache);
+    }
+
+    #[test]
+    fn credentials_with_a_user_context_are_shared_by_those_with_the_same_one() {
+        let mut rules = Rules::default();
+        rules.key.headers.push(USER_CONTEXT.to_owned());
+        for (request, expected) in [
+            ("X-User-Context-Hash: a\nCookie: session=1", true),
+            ("x-user-context-hash: a\nAuthorization: b", true),
+            ("X-User-Context-Hash: a", false),
+            ("Cookie: session=1", false),
+            (
+                "X-User-Context-Hash: a\nCookie: session=1\nCache-Control: no-store",
+                false,
+            ),
+        ] {
+            for user_context in [true, false] {
+                rules.user_context = user_context;
+                let facts = get(&fields(request), &rules);
+                assert_eq!(
+                    facts.shares_context(),
+                    expected && user_context,
+                    "{request}"
+                );
+                assert!(!facts.signed_in().shares_context());
+            }
+        }
+        for (name, expected) in [
+            ("X_User.Context Hash", true),
+            ("x-user-context-hash", true),
+            ("X-User-Context-Hash2", false),
+            ("XAUser-Context-Hash", false),
+        ] {
+            assert_eq!(is_user_context(name.as_bytes()), expected, "{name}");
+        }
     }
 
     #[test]

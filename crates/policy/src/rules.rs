@@ -6,6 +6,9 @@ use crate::field_edits::FieldEdit;
 use crate::patterns::{FieldPatterns, Patterns};
 use crate::time::Millis;
 
+/// Statuses that the route's `ttl` or a heuristic may make fresh without explicit freshness.
+pub(crate) const IMPLICIT_STATUSES: [u16; 8] = [200, 203, 204, 300, 301, 308, 404, 410];
+
 /// Patterns of cookie names.
 pub type CookiePatterns = Patterns;
 
@@ -73,6 +76,9 @@ pub struct Rules {
     pub edge: EdgeMode,
     /// The changes that are made to pages before they are stored, written out; empty if there are none.
     pub page_edits: String,
+    /// Requests with credentials and a [`USER_CONTEXT`](crate::request::USER_CONTEXT) are coalesced with others that have
+    /// the same one, which is part of the key. The proxy sets that field, and removes a client's own.
+    pub user_context: bool,
 }
 
 impl Default for Rules {
@@ -105,6 +111,7 @@ impl Default for Rules {
             compress: Compress::default(),
             edge: EdgeMode::default(),
             page_edits: String::new(),
+            user_context: false,
         }
     }
 }

@@ -90,6 +90,9 @@ fn of_sharing(rules: &Rules) -> Vec<u8> {
     if rules.anonymous_ttl.is_some() {
         out.extend(b"anonymous");
     }
+    if rules.user_context {
+        out.extend(b"user context");
+    }
     if let Some(route) = &key.route {
         out.extend(b"route");
         push_names(&mut out, vec![route.as_bytes().to_vec()]);
@@ -191,6 +194,10 @@ mod tests {
             },
             Rules {
                 anonymous_ttl: Some(1_000),
+                ..Rules::default()
+            },
+            Rules {
+                user_context: true,
                 ..Rules::default()
             },
             with_request(RequestRules {

@@ -67,6 +67,12 @@ impl<T> DecisionTable<T> {
         (now < known.until).then_some(&known.decision)
     }
 
+    pub(crate) fn remove(&mut self, fingerprint: &Fingerprint) {
+        if let Some(set) = self.0.get_mut(set_of(fingerprint)) {
+            set.retain(|known| known.fingerprint != *fingerprint);
+        }
+    }
+
     /// Keeps a decision about a request of this network.
     pub(crate) fn insert(
         &mut self,

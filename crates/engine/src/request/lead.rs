@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::Method;
 use microcache_policy::{
-    Detail, Fields, Handling, NotStorable, SharedRequest, Storable, Time, VaryNames,
+    Detail, Fields, Handling, NotStorable, RequestFacts, SharedRequest, Storable, Time, VaryNames,
     add_validators, has_form_token, is_origin_failure, is_refusal, on_error, refreshed,
     same_representation, vary, withheld_names,
 };
@@ -178,7 +178,7 @@ impl Engine {
         let lasts = Duration::from_millis(self.settings.hit_for_miss);
         if let Some(claimed) = claimed
             && fetch.stored.is_none()
-            && fetch.facts.handling() != Handling::Credentialed
+            && !is_one_clients(&fetch.facts)
             && !lasts.is_zero()
         {
             let key = leader.key();
@@ -236,7 +236,11 @@ impl Engine {
         let mut sent = began;
         loop {
             let outgoing = fetch.incoming.outgoing.fields();
-            let mut shared = SharedRequest::of(outgoing, &route.rules, &known);
+            let mut shared = if fetch.facts.shares_context() {
+                SharedRequest::with_credentials(outgoing, &route.rules, &known)
+            } else {
+                SharedRequest::of(outgoing, &route.rules, &known)
+            };
             fetch.withheld = !shared.withheld.is_empty();
             let mut fields = std::mem::take(&mut shared.fields);
             let conditional = stored
@@ -312,7 +316,7 @@ impl Engine {
             Memory::detached_hit(renewed)
         };
         // The stored body may be one that was not scanned.
-        let has_token = || stored.body().is_none_or(|body| has_form_token(body));
+        let has_token = || stored.body().is_none_or(has_form_token);
         let storable = match merged.storable {
             Storable::Yes(lifetime) if lifetime.is_anonymous() && has_token() => {
                 Storable::No(NotStorable::FormToken)
@@ -367,7 +371,7 @@ impl Engine {
         let route = &self.routes[fetch.route];
         let view = fetch.incoming.origin_view(&route.rules);
         // Credentials may be the reason, which says nothing about other clients' responses.
-        if !matches!(fetch.facts.handling(), Handling::Credentialed) {
+        if !is_one_clients(&fetch.facts) {
             if let Some(stored) = &fetch.stored
                 && matches!(why, Detail::Private | Detail::NoStore)
             {
@@ -402,6 +406,12 @@ impl Engine {
         self.cache.note_vary(key, &named, now);
         named
     }
+}
+
+/// Returns true for a request whose credentials may be the reason for the response. Those of one user context are
+/// alike.
+fn is_one_clients(facts: &RequestFacts) -> bool {
+    facts.handling() == Handling::Credentialed && !facts.shares_context()
 }
 
 fn failed(fetch: Fetch, failure: Failure, page: ErrorPage) -> Remainder {

@@ -45,6 +45,8 @@ pub enum Bypass {
     Condition,
     /// The path can also be read as another route's.
     Path,
+    /// The user context of its credentials is unknown.
+    UserContext,
 }
 
 impl Bypass {
@@ -52,6 +54,7 @@ impl Bypass {
         match self {
             Self::Condition => None,
             Self::Path => Some(Detail::AmbiguousPath),
+            Self::UserContext => Some(Detail::UserContext),
         }
     }
 
@@ -63,6 +66,7 @@ impl Bypass {
             )
             .unless("change `bypass` on the route, or remove the matching part of the request"),
             Self::Path => Detail::AmbiguousPath.explanation(),
+            Self::UserContext => Detail::UserContext.explanation(),
         }
     }
 }

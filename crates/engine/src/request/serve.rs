@@ -19,7 +19,7 @@ use crate::cache::flight::Failure;
 use crate::cache::{Cache, MemoryLookup, Scope};
 use crate::fill::FillBudget;
 use crate::message::{Request, Response};
-use crate::origin::RouteId;
+use crate::origin::{Origin, RouteId};
 use crate::outcome::Outcome;
 use crate::request::failure::NoResponse;
 use crate::request::plan::{
@@ -435,6 +435,11 @@ impl Engine {
         &self.routes[route].rules
     }
 
+    /// The origin of the route with this number.
+    pub fn origin(&self, route: usize) -> &Arc<dyn Origin> {
+        &self.routes[route].origin
+    }
+
     pub(crate) fn route(&self, request: &Request<'_>) -> &Route {
         &self.routes[self.find.find(request).route]
     }
@@ -486,6 +491,7 @@ pub(crate) fn mode_of(route: &Route, bypass: Option<Bypass>, facts: &RequestFact
     }
     match facts.handling() {
         Handling::Pass(why) => RequestMode::Pass(forward(why), Some(why.detail())),
+        Handling::Credentialed if facts.shares_context() => RequestMode::Coalesced,
         Handling::Credentialed => RequestMode::Direct,
         Handling::Cache => RequestMode::Coalesced,
     }

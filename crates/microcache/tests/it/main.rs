@@ -80,5 +80,6 @@ mod unix_sockets;
 mod upgrade;
 mod uploads;
 mod upstream;
+mod user_context;
 mod variants;
 mod watched;

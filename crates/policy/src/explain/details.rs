@@ -13,6 +13,7 @@ impl Detail {
             Self::Method => PassReason::Method.explanation(),
             Self::Body => PassReason::Body.explanation(),
             Self::AmbiguousPath => AMBIGUOUS_PATH,
+            Self::UserContext => USER_CONTEXT,
             Self::Upgrade => PassReason::Upgrade.explanation(),
             Self::EventStream => EVENT_STREAM,
             Self::Connection => PassReason::Connection.explanation(),
@@ -75,6 +76,11 @@ const AMBIGUOUS_PATH: Explanation = Explanation::of(
 )
 .by("RFC 3986 §6.2.2")
 .unless("request the decoded and resolved path");
+
+const USER_CONTEXT: Explanation = Explanation::of(
+    "the request has credentials on a route with `user_context`, and the application has given no hash for them",
+)
+.unless("check that the application answers the `url` of `user_context` with `X-User-Context-Hash`");
 
 const NO_STORE: Explanation =
     Explanation::of("`no-store` in the request or the response forbids storing")

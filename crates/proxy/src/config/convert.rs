@@ -400,7 +400,10 @@ impl<'a> Draft<'a> {
         }
         self.config.routes.splice(0..0, own);
         let routes = self.config.routes.iter_mut();
-        routes.for_each(Route::settle_authentication);
+        routes.for_each(|route| {
+            route.settle_authentication();
+            route.settle_user_context(mistakes);
+        });
     }
 
     /// Notes redirects that lead back to themselves.

@@ -8,7 +8,7 @@ use super::options::{
     FILES, FORWARD_AUTH, GROUP, HEADERS, HEALTH_CHECK, HOLE, INCLUDE, KEY, LIMITS, LOGS, MATCH,
     MERCURE, ORIGIN, PAGES, PUSH, QUERY, REDIRECT, REDIRECTS, REQUEST_HEADERS, RESPOND,
     RESPONSE_HEADERS, REWRITE, REWRITING, ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS,
-    TOKEN, abouts,
+    TOKEN, USER_CONTEXT, abouts,
 };
 
 const WIDTH: usize = 96;
@@ -308,6 +308,13 @@ fn of_responses(out: &mut String) {
         "In `forward_auth`.",
         &abouts(FORWARD_AUTH),
         "forward_auth.",
+    );
+    chapter(
+        out,
+        "User context",
+        "In `user_context`.",
+        &abouts(USER_CONTEXT),
+        "user_context.",
     );
 }
 

@@ -59,6 +59,7 @@ mod texts;
 mod tls;
 pub mod units;
 mod unknown;
+mod user_context;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -106,6 +107,7 @@ pub use settings::{OptionSource, Setting, Settings};
 pub use source::{Source, SourceError};
 pub use suggest::nearest;
 pub use tls::TlsConfig;
+pub use user_context::UserContext;
 
 /// Divisor of `memory` that gives the limit of a stored body where its route sets none.
 const LARGEST_SHARE: u64 = 16;

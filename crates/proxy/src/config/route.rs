@@ -7,7 +7,7 @@ use microcache_policy::browser_cache::BrowserCache;
 use microcache_policy::edge::EdgeMode;
 use microcache_policy::field_edits::FieldEdits;
 use microcache_policy::rules::Query;
-use microcache_policy::{Fields, KeyRules, Rules};
+use microcache_policy::{Fields, KeyRules, Rules, USER_CONTEXT};
 
 use super::access::AddressRules;
 use super::basic_auth::BasicAuth;
@@ -18,6 +18,7 @@ use super::error_pages::ErrorPages;
 use super::fixed_response::FixedResponse;
 use super::forward_auth::ForwardAuth;
 use super::matcher::Matcher;
+use super::mistake::{Mistake, Mistakes};
 use super::page_edits::PageEdits;
 use super::pattern::Glob;
 use super::place::Place;
@@ -25,6 +26,7 @@ use super::rate::Rate;
 use super::redirect::Redirect;
 use super::redirect_list::RedirectList;
 use super::rewrite::Rewrite;
+use super::user_context::UserContext;
 use crate::files::{NamedDirectory, Root};
 
 /// A route: its conditions, its destination, and its rules.
@@ -76,6 +78,8 @@ pub struct Route {
     pub basic_auth: Option<BasicAuth>,
     /// Authentication by another server.
     pub forward_auth: Option<ForwardAuth>,
+    /// The user context of its requests.
+    pub user_context: Option<UserContext>,
     /// The name in logs and metrics.
     pub name: String,
     /// Its requests are in the access log.
@@ -142,6 +146,7 @@ impl Route {
             client_certificate: CertificateRule::Off,
             basic_auth: None,
             forward_auth: None,
+            user_context: None,
             name: String::new(),
             access_log: true,
         }
@@ -251,6 +256,22 @@ impl Route {
             self.rules.edge = edits.tags_left();
             self.rules.page_edits = edits.written();
         }
+    }
+
+    /// Makes the user context a part of the key. A route that authenticates its clients has none.
+    pub(super) fn settle_user_context(&mut self, mistakes: &mut Mistakes) {
+        let Some(context) = &self.user_context else {
+            return;
+        };
+        if self.authenticates() {
+            let what = "`user_context` has no effect with `basic_auth` and `forward_auth`";
+            let remedy = "set user_context = \"off\" on the routes that authenticate";
+            mistakes.warn(Mistake::new(&context.place, what).remedy(remedy));
+            self.user_context = None;
+            return;
+        }
+        self.rules.user_context = true;
+        self.rules.key.headers.push(USER_CONTEXT.to_owned());
     }
 
     /// Returns whether the route itself answers every request.

@@ -9,7 +9,7 @@ use microcache_policy::{CacheStatus, Detail, FieldsBuf, Network};
 use parking_lot::Mutex;
 
 use super::grant::Grant;
-use super::pending::{PendingQuestions, QuestionTurn};
+use super::pending::{PendingQuestion, PendingQuestions, QuestionTurn};
 use crate::fingerprints::{DecisionTable, Fingerprint, FingerprintKey};
 
 /// Limit of the body of a refusal.
@@ -117,5 +117,22 @@ impl DecisionCache {
             let mut grants = self.grants.lock();
             grants.insert(of, Arc::clone(grant), now + time, now);
         }
+    }
+
+    /// As [`Self::keep`], unless the fingerprint was forgotten since the question began.
+    pub(crate) fn keep_answer(
+        &self,
+        question: &PendingQuestion<'_>,
+        of: (Fingerprint, Network),
+        grant: &Arc<Grant>,
+        time: Duration,
+    ) {
+        question.unless_forgotten(|| self.keep(of, grant, time));
+    }
+
+    /// Forgets what is kept about a fingerprint, and answers to questions that began before.
+    pub(crate) fn forget(&self, fingerprint: &Fingerprint) {
+        let forget = || self.grants.lock().remove(fingerprint);
+        self.pending.forget(fingerprint, forget);
     }
 }

@@ -25,6 +25,14 @@ impl Grant {
         }
     }
 
+    /// Returns the grant of one field.
+    pub(crate) fn of_field(name: &str, value: &[u8]) -> Self {
+        Self {
+            fields: vec![(name.to_owned(), value.to_vec())],
+            cookies: Vec::new(),
+        }
+    }
+
     /// Returns whether the client is to receive a cookie with the response.
     pub(crate) const fn sets_cookies(&self) -> bool {
         !self.cookies.is_empty()

@@ -24,7 +24,7 @@ pub(crate) struct PendingQuestion<'a> {
     all: &'a PendingQuestions,
     fingerprint: Fingerprint,
     /// Dropped behind the entry, which wakes those that wait.
-    _answered: watch::Sender<()>,
+    answered: watch::Sender<()>,
 }
 
 /// The end of the question of another request.
@@ -41,14 +41,41 @@ impl PendingQuestions {
         QuestionTurn::Ask(PendingQuestion {
             all: self,
             fingerprint,
-            _answered: sender,
+            answered: sender,
         })
+    }
+}
+
+impl PendingQuestions {
+    /// Forgets the question under way, so that its answer is not kept. `act` runs before any later question.
+    pub(super) fn forget(&self, fingerprint: &Fingerprint, act: impl FnOnce()) {
+        let mut pending = self.0.lock();
+        pending.remove(fingerprint);
+        act();
+    }
+}
+
+impl PendingQuestion<'_> {
+    /// Runs `act` unless the question was forgotten.
+    pub(super) fn unless_forgotten(&self, act: impl FnOnce()) {
+        let pending = self.all.0.lock();
+        if self.is_in(&pending) {
+            act();
+        }
+    }
+
+    fn is_in(&self, pending: &HashMap<Fingerprint, watch::Receiver<()>>) -> bool {
+        let known = pending.get(&self.fingerprint);
+        known.is_some_and(|known| known.same_channel(&self.answered.subscribe()))
     }
 }
 
 impl Drop for PendingQuestion<'_> {
     fn drop(&mut self) {
-        self.all.0.lock().remove(&self.fingerprint);
+        let mut pending = self.all.0.lock();
+        if self.is_in(&pending) {
+            pending.remove(&self.fingerprint);
+        }
     }
 }
 
@@ -80,6 +107,30 @@ mod tests {
         let ended = async { drop(first) };
         tokio::join!(second.arrived(), ended);
         assert!(matches!(pending.turn(of("a")), QuestionTurn::Ask(_)));
+        assert!(pending.0.lock().is_empty());
+    }
+
+    #[test]
+    fn the_answer_to_a_forgotten_question_is_not_kept() {
+        let pending = PendingQuestions::default();
+        let key = FingerprintKey::random();
+        let fingerprint = key.of([&b"a"[..]]);
+        let ask = || match pending.turn(fingerprint) {
+            QuestionTurn::Ask(question) => question,
+            QuestionTurn::Wait(_) => panic!("no question is under way"),
+        };
+        let first = ask();
+        pending.forget(&fingerprint, || ());
+        let second = ask();
+        let is_kept = |question: &PendingQuestion<'_>| {
+            let mut is_kept = false;
+            question.unless_forgotten(|| is_kept = true);
+            is_kept
+        };
+        assert!(!is_kept(&first) && is_kept(&second));
+        drop(first);
+        assert!(is_kept(&second));
+        drop(second);
         assert!(pending.0.lock().is_empty());
     }
 }

@@ -127,6 +127,7 @@ impl Session {
             route: self.shared.engine.id_of(pending.found),
             wanted: DeferredSource::Forward(ForwardSource::Authentication(Box::new(pending))),
             grant: None,
+            change: None,
             head: self.copied(request),
             began: now,
         })

@@ -1,5 +1,6 @@
 //! The decisions of a route before its cache is asked, in their order: the canonical path, access, maintenance,
-//! rate, authentication, and whether the route itself answers.
+//! rate, authentication, whether the route itself answers, and the
+//! user context.
 
 use microcache_engine::{Bypass, Request, RouteMatch};
 use microcache_policy::Time;
@@ -39,7 +40,12 @@ impl Session {
         {
             return Some(reply);
         }
-        let response = self.route_response(found.route, request, now);
-        response.map(Reply::Now)
+        if let Some(response) = self.route_response(found.route, request, now) {
+            return Some(Reply::Now(response));
+        }
+        if self.shared.controls_access {
+            return self.in_context(found, request, now);
+        }
+        None
     }
 }

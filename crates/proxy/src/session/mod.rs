@@ -26,6 +26,7 @@ mod monitor;
 mod nesting;
 pub(crate) mod pages;
 mod pending_access;
+mod pending_context;
 pub(crate) mod pseudonym;
 mod purging;
 mod rates;
@@ -33,6 +34,7 @@ mod request_id;
 mod route_response;
 #[cfg(test)]
 mod tests;
+mod user_context;
 mod watching;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,6 +64,7 @@ use forwarding::{announce_composition, outgoing, set_fields};
 pub(crate) use heads::{STRICT, is_bodiless, never_has_content, strict_unless_said};
 use nesting::Nesting;
 use pending_access::PendingAccess;
+use pending_context::{ContextChange, PendingContext};
 use purging::AuthorizedPurge;
 pub use request_id::request_id;
 pub(crate) use watching::{PlainGet, RefreshOutcome, client_address, visitor_scheme};
@@ -90,6 +93,8 @@ pub(crate) struct DeferredRequest {
     route: RouteId,
     /// Fields that the authentication server has set.
     grant: Option<Arc<Grant>>,
+    /// The user context that it may change.
+    change: Option<ContextChange>,
     head: RequestHead,
     began: Time,
 }
@@ -110,6 +115,8 @@ enum ForwardSource {
     Origin(FetchPlan),
     /// The cache or the origin, once the client is authenticated.
     Authentication(Box<PendingAccess>),
+    /// The cache or the origin, once the client's user context is known.
+    Context(Box<PendingContext>),
 }
 
 impl ForwardSource {
@@ -118,6 +125,7 @@ impl ForwardSource {
         match self {
             Self::Origin(plan) => (plan.route_index(), plan.has_ambiguous_path()),
             Self::Authentication(pending) => pending.route(),
+            Self::Context(pending) => pending.route(),
         }
     }
 }
@@ -333,6 +341,7 @@ impl Session {
                 wanted,
                 route,
                 grant: None,
+                change: None,
                 head: self.copied(request),
                 began: now,
             })
@@ -400,6 +409,7 @@ impl Session {
             wanted,
             route,
             grant,
+            change,
             head,
             began,
         } = unanswered;
@@ -461,6 +471,14 @@ impl Session {
         let answer = match source {
             ForwardSource::Origin(plan) => Arc::clone(&self.shared.engine).ask(plan, incoming),
             ForwardSource::Authentication(pending) => self.once_authenticated(*pending, incoming),
+            ForwardSource::Context(pending) => self.once_in_context(*pending, incoming),
+        };
+        let answer: BoxFuture<'static, _> = match change {
+            None => answer,
+            Some(change) => Box::pin(async move {
+                let _after_it = change;
+                answer.await
+            }),
         };
         let answer = match composer {
             Some(composer) => composer.compose(answer),

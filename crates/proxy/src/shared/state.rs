@@ -405,7 +405,7 @@ impl Lasting {
             controls_access: config
                 .routes
                 .iter()
-                .any(crate::config::Route::controls_access),
+                .any(|route| route.controls_access() || route.user_context.is_some()),
             passwords: self.passwords,
             authentication: self.authentication,
             decisions: self.decisions,

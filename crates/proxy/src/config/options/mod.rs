@@ -26,6 +26,7 @@ mod rules;
 mod server;
 mod tiers;
 mod tls;
+mod user_context;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -61,6 +62,7 @@ pub(super) use rules::RULES;
 pub(super) use server::SERVER;
 pub(super) use tiers::TIERS;
 pub(super) use tls::{CERTIFICATE, TLS};
+pub(super) use user_context::USER_CONTEXT;
 
 /// The options that the short help lists, each in few words.
 const COMMON: [(&str, &str); 14] = [
@@ -150,12 +152,13 @@ pub(super) fn of_a_route() -> impl Iterator<Item = About> {
 }
 
 /// Returns the tables inside a route, by name.
-pub(super) fn tables_of_a_route() -> [(&'static str, Vec<About>); 11] {
+pub(super) fn tables_of_a_route() -> [(&'static str, Vec<About>); 12] {
     [
         ("match", abouts(MATCH)),
         ("key", abouts(KEY)),
         ("holes", abouts(HOLE)),
         ("tokens", abouts(TOKEN)),
+        ("user_context", abouts(USER_CONTEXT)),
         ("basic_auth", abouts(BASIC_AUTH)),
         ("forward_auth", abouts(FORWARD_AUTH)),
         ("response_headers", abouts(RESPONSE_HEADERS)),

@@ -19,6 +19,7 @@ use super::LIFETIME;
 use super::key::KEY;
 use super::names::{field_name, field_pattern, name_pattern};
 use super::route::RouteDraft;
+use super::user_context::set_user_context;
 
 const OBJECT: RangeInclusive<u64> = 1..=1 << 44;
 
@@ -230,6 +231,19 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
                 r.route.rules.key = key;
             }
         }),
+    optional(
+        "user_context",
+        Table("url, cookies and ttl"),
+        r#"{ url = "/_fos_user_context_hash", cookies = ["PHPSESSID"], ttl = "10m" }"#,
+    )
+    .unset("each user has pages of their own")
+    .help("One page for all users of a role, by a hash that the application gives for their cookie")
+    .more(
+        "The hash is part of the key, and is sent to the application as `X-User-Context-Hash`. Pages that permit \
+         sharing are shared by users with the same hash. `\"off\"` on a route overrides the top. See \
+         [user context](user-context.md).",
+    )
+    .sets(set_user_context),
 ];
 
 const SET_COOKIE: &[(&str, SetCookie)] = &[
