@@ -157,7 +157,7 @@ fn a_page_with_a_token_is_not_stored_wherever_its_body_is_split() {
 }
 
 #[test]
-fn those_that_wait_get_the_whole_page_without_its_cookie() {
+fn waiting_clients_get_the_whole_page_without_its_cookie() {
     let origin = Origin::start();
     let proxy = proxy(&origin, "");
     let gate = Gate::default();
@@ -186,7 +186,7 @@ fn those_that_wait_get_the_whole_page_without_its_cookie() {
 }
 
 #[test]
-fn nobody_gets_the_beginning_of_a_page_whose_end_has_a_token() {
+fn no_other_client_gets_the_beginning_of_a_page_whose_end_has_a_token() {
     let origin = Origin::start();
     let proxy = proxy(&origin, "");
     let gate = Gate::default();

@@ -165,7 +165,7 @@ impl Session {
         question
     }
 
-    /// Answers a request once its user context is known. Without one it passes: its response is nobody else's.
+    /// Answers a request once its user context is known. Without one it passes, and its response is for its client only.
     pub(super) fn once_in_context(
         &self,
         pending: PendingContext,
