@@ -68,6 +68,9 @@ fn users_of_a_role_share_a_page_and_others_do_not() {
     let second = proxy.get_with("/", &ANA);
     second.assert_is(200, "editor, asked by PHPSESSID=ann");
     second.assert_hit();
+    // A cache behind this one does not know the role.
+    let control = second.field("cache-control");
+    assert!(control.is_some_and(|it| it.contains("private") && !it.contains("public")));
     proxy
         .get_with("/", &BOB)
         .assert_is(200, "reader, asked by PHPSESSID=bob");

@@ -30,7 +30,7 @@ pub(crate) struct HeaderRules {
     /// Maintenance mode has a page of its own.
     has_maintenance_page: bool,
     browser: BrowserCache,
-    /// Only authenticated clients receive its responses: caches behind this one must not share them.
+    /// Only authenticated clients, or those of one role, receive its responses: caches behind this one must not share them.
     is_private: bool,
     /// Its `Surrogate-Control` is for this cache, and for surrogates behind it.
     is_surrogate: bool,
@@ -44,7 +44,7 @@ impl HeaderRules {
         let is_plain = |route: &Route| {
             route.response_headers.is_empty()
                 && route.browser.is_off()
-                && !route.authenticates()
+                && !is_private(route)
                 && route.error_pages.is_empty()
                 && !is_surrogate(route)
         };
@@ -57,7 +57,7 @@ impl HeaderRules {
                 error_pages: route.error_pages.clone(),
                 has_maintenance_page: config.maintenance_page.is_some(),
                 browser: route.browser,
-                is_private: route.authenticates(),
+                is_private: is_private(route),
                 is_surrogate: is_surrogate(route),
                 has_files: matches!(route.goes_to, GoesTo::Files(_)),
             })
@@ -100,6 +100,11 @@ impl HeaderRules {
             response.fields = Some(FieldBlock::from(made_private(response.fields())));
         }
     }
+}
+
+/// Returns true for a route whose responses are not for all clients of a cache behind this one.
+fn is_private(route: &Route) -> bool {
+    route.authenticates() || route.user_context.is_some()
 }
 
 /// Returns true for a route that obeys `Surrogate-Control`.

@@ -171,11 +171,7 @@ impl Session {
         pending: PendingContext,
         mut incoming: ForwardedRequest,
     ) -> BoxFuture<'static, Result<Response, NoResponse>> {
-        let session = Self {
-            shared: Arc::clone(&self.shared),
-            peer: self.peer.clone(),
-            client: None,
-        };
+        let session = self.detached();
         Box::pin(async move {
             let found = pending.found;
             let known = session.context_of(pending, incoming.network).await;

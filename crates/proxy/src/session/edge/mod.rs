@@ -141,6 +141,7 @@ impl Session {
                 wanted: DeferredSource::Page(page, route),
                 route: id,
                 grant: None,
+                change: None,
                 head,
                 began: now,
             }),

@@ -189,7 +189,7 @@ impl PageRequest {
             reply,
             route,
             target: target.into(),
-            is_for_one: may_be_user_specific(&rules.key),
+            is_for_one: rules.user_context || may_be_user_specific(&rules.key),
         }))
     }
 
