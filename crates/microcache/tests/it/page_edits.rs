@@ -120,7 +120,10 @@ tokens = [{ select = "input[name=_token]", from = "/token", wait = true }]
     let own = |what: &'static str, kind: &'static str| {
         origin.on(what).answer(move |request| {
             let visitor = request.field("cookie").unwrap_or("nobody").to_owned();
-            Reply::ok(&[kind, FRESH], format!("{what} of {visitor}"))
+            Reply::ok(
+                &[kind, "Cache-Control: private"],
+                format!("{what} of {visitor}"),
+            )
         });
     };
     own("/cart-box", HTML);
