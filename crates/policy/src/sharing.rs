@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn every_rule_of_sharing_makes_another_seal() {
-        let all = [
+        let all = vec![
             Rules {
                 cookies_ignored: Patterns::from_iter(["theme"]),
                 ..Rules::default()
@@ -238,7 +238,8 @@ mod tests {
                 ..KeyRules::default()
             }),
         ];
-        let seals = all.map(|rules| rules.sealed().key.seal);
+        let seals = all.into_iter().map(|rules| rules.sealed().key.seal);
+        let seals: Vec<_> = seals.collect();
         for (at, seal) in seals.iter().enumerate() {
             assert!(matches!(seal, Seal::Own(_)), "{at}");
             assert!(!seals[..at].contains(seal), "{at}");

@@ -41,9 +41,13 @@ impl PinnedBytes {
         Self { bytes, limit, slow }
     }
 
-    /// Pins this many bytes.
+    /// Pins this many bytes, beyond the allowance of each client.
     pub(crate) fn pin(&self, bytes: usize) -> PinGuard {
-        let bytes = (bytes as u64).saturating_sub(FREE);
+        self.pin_all((bytes as u64).saturating_sub(FREE))
+    }
+
+    /// Pins this many bytes.
+    pub(crate) fn pin_all(&self, bytes: u64) -> PinGuard {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         PinGuard {
             total: Arc::clone(&self.bytes),
@@ -55,6 +59,11 @@ impl PinnedBytes {
 }
 
 impl PinGuard {
+    /// Returns true if the limit was exceeded when it was made.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.over
+    }
+
     /// Returns the stall timeout of the client and, above the limit, its total time.
     pub(crate) fn timeouts(&self, stall: Duration) -> (Duration, Option<Duration>) {
         if !self.over {

@@ -105,6 +105,11 @@ impl PageEdits {
         holes.chain(waited.map(|token| token.from.as_str()))
     }
 
+    /// Returns true if a token has to be there before the head of its page: it may begin a session.
+    pub(crate) fn waits_for_tokens(&self) -> bool {
+        self.tokens.iter().any(|token| token.wait)
+    }
+
     /// Returns the paths of the responses with a visitor's own tokens.
     pub(crate) fn token_paths(&self) -> impl Iterator<Item = Vec<u8>> {
         let urls = self.tokens.iter().map(|token| token.from.as_bytes());

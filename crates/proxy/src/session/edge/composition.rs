@@ -4,11 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use microcache_engine::{BodyError, Frame, GzipPage, Source};
 
 use super::arriving_shell::ArrivingShell;
+use super::fragment::PendingFragment;
 use super::page_request::PageRequest;
-use super::part::PagePart;
+use super::part::{PagePart, fragments_of};
+use crate::admission::PinGuard;
 
 /// The parts of a page, in their order. Dropping it cancels the requests for its fragments.
 pub(super) struct Composition {
@@ -17,6 +20,26 @@ pub(super) struct Composition {
     /// The rest of the page.
     shell: Option<ArrivingShell>,
     gzip: Option<GzipPage>,
+    /// A large fragment that is being sent.
+    large: Option<LargeFragment>,
+    /// The client was too slow for what it held.
+    is_cut_off: bool,
+}
+
+/// A fragment that is sent in copies, so that a client that stalls holds no more than one of them.
+struct LargeFragment {
+    rest: Bytes,
+    pin: PinGuard,
+}
+
+/// The size of such a copy, in bytes.
+const COPY: usize = 64 * 1024;
+
+impl LargeFragment {
+    fn next(&mut self) -> Bytes {
+        let length = self.rest.len().min(COPY);
+        Bytes::copy_from_slice(&self.rest.split_to(length))
+    }
 }
 
 impl Composition {
@@ -31,12 +54,24 @@ impl Composition {
             parts,
             shell,
             gzip,
+            large: None,
+            is_cut_off: false,
         }
     }
 }
 
 impl Source for Composition {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        if self.is_cut_off {
+            return Poll::Ready(Some(Err(BodyError::TooSlow)));
+        }
+        if let Some(large) = &mut self.large {
+            let bytes = large.next();
+            if large.rest.is_empty() {
+                self.large = None;
+            }
+            return Poll::Ready(Some(Ok(Frame::Data(bytes))));
+        }
         loop {
             match self.parts.front_mut() {
                 Some(PagePart::Text(_)) => {}
@@ -64,17 +99,34 @@ impl Source for Composition {
                     }
                 },
             }
-            let Some(part) = self.parts.pop_front() else {
+            let Some(mut part) = self.parts.pop_front() else {
                 continue;
             };
             let bytes = part.sent(self.gzip.as_mut());
-            if !bytes.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::Data(bytes))));
+            if bytes.is_empty() {
+                continue;
             }
+            if bytes.len() > COPY
+                && let PagePart::Fragment(fragment) = &mut part
+                && let Some(pin) = fragment.take_pin()
+            {
+                let large = self.large.insert(LargeFragment { rest: bytes, pin });
+                return Poll::Ready(Some(Ok(Frame::Data(large.next()))));
+            }
+            return Poll::Ready(Some(Ok(Frame::Data(bytes))));
         }
     }
 
     fn notify_slow_reader(&mut self) {
+        let is_over = |large: &LargeFragment| large.pin.is_over();
+        if self.large.as_ref().is_some_and(is_over)
+            || fragments_of(&self.parts).any(PendingFragment::is_over_limit)
+        {
+            // Others need the memory that it holds.
+            self.parts.clear();
+            (self.large, self.shell, self.is_cut_off) = (None, None, true);
+            return;
+        }
         if let Some(shell) = &mut self.shell {
             shell.notify_slow_reader();
         }

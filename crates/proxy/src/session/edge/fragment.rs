@@ -13,12 +13,15 @@ use microcache_store::Hit;
 use tokio::task::JoinHandle;
 
 use super::super::header_rules::is_shared;
+use crate::admission::PinGuard;
 
 /// The content in the place of a tag.
 pub(super) struct Fragment {
     body: Bytes,
     /// `None` where it failed, and other text stands in.
     head: Option<FragmentHead>,
+    /// Its bytes, unless they are in memory anyway.
+    pin: Option<PinGuard>,
 }
 
 /// The head of its response.
@@ -46,11 +49,24 @@ impl Fragment {
         Self {
             body,
             head: Some(head),
+            pin: None,
+        }
+    }
+
+    /// Sets the account of its bytes.
+    pub(super) fn pinned_by(self, pin: PinGuard) -> Self {
+        Self {
+            pin: Some(pin),
+            ..self
         }
     }
 
     pub(super) const fn fallback(body: Bytes) -> Self {
-        Self { body, head: None }
+        Self {
+            body,
+            head: None,
+            pin: None,
+        }
     }
 
     pub(super) const fn body(&self) -> &Bytes {
@@ -119,6 +135,20 @@ impl PendingFragment {
     /// Returns true if it is needed before the head of the page.
     pub(super) const fn is_waited_for(&self) -> bool {
         self.is_waited_for
+    }
+
+    /// Takes the account of its bytes.
+    pub(super) fn take_pin(&mut self) -> Option<PinGuard> {
+        match &mut self.state {
+            FragmentState::Ready(fragment) => fragment.pin.take(),
+            FragmentState::Asked(_) => None,
+        }
+    }
+
+    /// Returns true if its bytes are held although the limit for all clients is exceeded.
+    pub(super) fn is_over_limit(&self) -> bool {
+        let pin = self.fragment().and_then(|fragment| fragment.pin.as_ref());
+        pin.is_some_and(PinGuard::is_over)
     }
 
     /// Returns the length of the fragment, if it is there.

@@ -86,7 +86,7 @@ impl PendingPage {
     /// Waits for the parts that have to be there before the head.
     pub(super) async fn arrived(mut self) -> Response {
         let is_strict = self.request.settings().is_strict;
-        if is_strict && self.collect().await.is_err() {
+        if self.request.collects() && self.collect().await.is_err() {
             return pages::broke_off(self.request.now());
         }
         for part in &mut self.parts {

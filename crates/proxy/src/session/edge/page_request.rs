@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use http::{Method, Version};
 use microcache_engine::{Body, Frame, RequestHead, Response, RouteId};
 use microcache_policy::compression::may_be_user_specific;
-use microcache_policy::edge::{EdgeMode, Include, fragment_request};
+use microcache_policy::edge::{EdgeMode, Include, PagePiece, PagePieces, fragment_request};
 use microcache_policy::key::split_query;
 use microcache_policy::{FieldsBuf, Time};
 use tokio::time::timeout;
@@ -79,6 +79,12 @@ impl PageRequest {
 
     pub(super) const fn route(&self) -> usize {
         self.route
+    }
+
+    /// Returns true if a page that is still arriving is read before its head is sent, for the fragments that belong there.
+    pub(super) fn collects(&self) -> bool {
+        let route = &self.session.shared.config.routes[self.route];
+        route.edge.is_strict || route.page_edits.waits_for_tokens()
     }
 
     pub(super) fn settings(&self) -> &EdgeSettings {
@@ -258,12 +264,19 @@ impl PageRequest {
         if let Some(why) = unsuitable(&response) {
             return Err(why);
         }
-        let body = match &response.body {
-            Body::Stored(hit) => hit.shared_body().unwrap_or_default(),
-            _ => self.read(&mut response.body).await?,
+        let stored = match &response.body {
+            Body::Stored(hit) => Some(hit.shared_body().unwrap_or_default()),
+            _ => None,
         };
-        account.sent(body.len() as u64);
-        Ok(Fragment::of(response, body, asked.is_for_one))
+        if let Some(body) = stored {
+            account.sent(body.len() as u64);
+            return Ok(Fragment::of(response, body, asked.is_for_one));
+        }
+        let body = self.read(&mut response.body).await?;
+        let length = body.len() as u64;
+        account.sent(length);
+        let pin = self.session.shared.pinned.pin_all(length);
+        Ok(Fragment::of(response, body, asked.is_for_one).pinned_by(pin))
     }
 
     /// Reads a body to its end.
@@ -297,7 +310,7 @@ impl PageRequest {
     /// Returns the text in place of a fragment that failed.
     fn fallback(&self, include: &Include) -> Fragment {
         self.count(FragmentOutcome::Failed);
-        Fragment::fallback(Bytes::copy_from_slice(include.fallback()))
+        Fragment::fallback(without_tags(include.fallback()))
     }
 
     /// Logs the failure of a fragment.
@@ -323,4 +336,16 @@ fn unsuitable(response: &Response) -> Option<FragmentFailure> {
     } else {
         None
     }
+}
+
+/// Returns a text without the tags in it.
+fn without_tags(text: &[u8]) -> Bytes {
+    let Some(pieces) = PagePieces::of(text) else {
+        return Bytes::copy_from_slice(text);
+    };
+    let texts = pieces.parts().filter_map(|piece| match piece {
+        PagePiece::Text(range) => Some(&text[range.clone()]),
+        PagePiece::Hole(_) => None,
+    });
+    texts.collect::<Vec<_>>().concat().into()
 }
