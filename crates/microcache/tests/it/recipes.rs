@@ -225,7 +225,15 @@ fn runnable(text: &str) -> String {
         let name = line.split('=').next().unwrap_or_default().trim();
         !LEFT_OUT.contains(&name) && !line.trim().starts_with("{ url =")
     };
-    let kept: Vec<String> = text.lines().filter(is_kept).map(before_ours).collect();
+    // In a hole, `include` is not that of files.
+    let mut is_in_hole = false;
+    let lines = text.lines().filter(|line| {
+        if line.starts_with('[') {
+            is_in_hole = line.starts_with("[[routes.holes]]");
+        }
+        is_in_hole || is_kept(line)
+    });
+    let kept: Vec<String> = lines.map(before_ours).collect();
     let kept = kept.join("\n");
     if kept.contains("ORIGIN") {
         kept

@@ -189,10 +189,15 @@ fn a_hash_that_was_asked_for_before_an_unsafe_request_is_not_kept() {
     let origin = Origin::start();
     let gate = Gate::default();
     let hash = |role: &str| Reply::new(200).with(&format!("{HASH}: {role}")).body("");
-    origin
-        .on("/hash")
-        .reply(hash("old").after(&gate))
-        .reply(hash("new"));
+    let (held, mut asked) = (gate.clone(), 0);
+    origin.on("/hash").answer(move |_| {
+        asked += 1;
+        if asked == 1 {
+            hash("old").after(&held)
+        } else {
+            hash("new")
+        }
+    });
     origin.on(ANY).answer(|seen| {
         let hash = seen
             .field("x-user-context-hash")

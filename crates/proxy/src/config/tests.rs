@@ -903,8 +903,8 @@ fn the_sample_loads_as_it_is_and_with_every_setting_switched_on() {
         let config = read(&without);
         // One of them is the authentication server.
         assert_eq!(config.upstreams.len(), 3);
-        // Four of them are those of the Mercure hub, the documents and the watch endpoint.
-        assert_eq!(config.routes.len(), 11);
+        // Five of them are those of the Mercure hub, the documents, the watch endpoint and the script of personal parts.
+        assert_eq!(config.routes.len(), 12);
     }
     for about in options::top_level() {
         let setting = format!("\n{} = ", about.name);

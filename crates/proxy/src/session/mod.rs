@@ -76,7 +76,7 @@ pub(crate) struct Session {
     /// Origin connections dedicated to this client, as for NTLM; created with its first request to an origin.
     client: Option<Arc<ClientConnection>>,
     /// Place of the requests for fragments of a page; `None` for a connection.
-    nesting: Option<Nesting>,
+    nesting: Option<Box<Nesting>>,
 }
 
 /// Immediate outcome of a request.

@@ -56,7 +56,7 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
         .sets(|r, v, m| m.put(&mut r.route.rules.forced_ttl, lifetime_or(v, "origin"))),
     opt("anonymous_ttl", Text("DURATION|off"), "off")
         .example("5s")
-        .help("Time for which visitors without cookies share pages marked `private` or `no-cache`")
+        .help("Lifetime of pages marked `private` or `no-cache` for visitors without cookies")
         .more(
             "For applications that mark every page so, or set a cookie with it, such as stock Rails, Laravel and \
              Django. It applies to requests without credentials and without a query (but `key.query.only`), and never \

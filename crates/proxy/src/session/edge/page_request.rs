@@ -48,10 +48,10 @@ pub(super) fn is_page(mode: EdgeMode, response: &Response) -> bool {
 
 impl PageRequest {
     pub(super) fn new(page: &Session, route: usize, head: RequestHead) -> Self {
-        let nesting = Nesting::below(page.nesting.as_ref());
+        let nesting = Nesting::below(page.nesting.as_deref());
         Self {
             session: Session {
-                nesting: Some(nesting.clone()),
+                nesting: Some(Box::new(nesting.clone())),
                 ..page.detached()
             },
             nesting,
