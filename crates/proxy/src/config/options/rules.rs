@@ -237,7 +237,7 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
         r#"{ url = "/_fos_user_context_hash", cookies = ["PHPSESSID"], ttl = "10m" }"#,
     )
     .unset("each user has pages of their own")
-    .help("One page for all users of a role, by a hash that the application gives for their cookie")
+    .help("One page for all users of a role, by a hash of the application")
     .more(
         "The hash is part of the key, and is sent to the application as `X-User-Context-Hash`. Pages that permit \
          sharing are shared by users with the same hash. `\"off\"` on a route overrides the top. See \
