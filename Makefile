@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb image release style check test toolchains h2spec pebble oauth2-proxy eventsource fragments test-dashboard test-packages test-release test-world test-valkey shuttle lint fuzz bench-instructions deny crates peers compare compare-quick compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push compare-edge tools
+.PHONY: build install uninstall deb image release style check test toolchains h2spec pebble oauth2-proxy eventsource fragments test-dashboard test-packages test-release test-world test-oauth2-proxy test-valkey shuttle lint fuzz bench-instructions deny crates peers compare compare-quick compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push compare-edge tools
 
 build:
 	cargo build --release --locked
@@ -48,9 +48,9 @@ check: style
 # The tiers are tested against real servers, and the ring of memcached servers against another client of it. What this machine does not
 # let a test try, it adds to a list, which stands at the end. In CI only Valkey may stand there, which Debian 12 does not have.
 test: PACKAGES = curl:curl nghttp:nghttp2-client /usr/sbin/nghttpd:nghttp2-server haproxy:haproxy /usr/sbin/nginx:nginx-light /usr/sbin/varnishd:varnish memcached:memcached /usr/lib/python3/dist-packages/pylibmc:python3-pylibmc redis-server:redis-server faketime:faketime unshare:util-linux mount:mount tmux:tmux openssl:openssl testssl:testssl.sh javac:default-jdk-headless chromium:chromium /usr/share/php/Symfony/Component/Mercure/Hub.php:php-symfony-mercure /usr/share/php/Symfony/Component/HttpKernel/HttpKernel.php:php-symfony-http-kernel php:php-cli /usr/sbin/php-fpm8.2:php8.2-fpm /usr/lib/python3/dist-packages/httpx:python3-httpx /usr/lib/python3/dist-packages/h2:python3-h2 /usr/lib/python3/dist-packages/grpc/__init__.py:python3-grpcio /usr/lib/python3/dist-packages/websockets:python3-websockets
-test: tools shuttle h2spec pebble oauth2-proxy eventsource fragments
+test: tools shuttle h2spec pebble eventsource fragments
 	@list=$$(mktemp) && export LEFT_OUT="$$list" && done=0; \
-	H2SPEC="$$PWD/target/h2spec" PEBBLE="$$PWD/target/pebble" OAUTH2_PROXY="$$PWD/target/oauth2-proxy" CHALLTESTSRV="$$PWD/target/pebble-challtestsrv" cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
+	H2SPEC="$$PWD/target/h2spec" PEBBLE="$$PWD/target/pebble" CHALLTESTSRV="$$PWD/target/pebble-challtestsrv" cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
 	cargo test --workspace --locked --doc || done=$$?; \
 	if [ $$done != 0 ]; then :; elif command -v valkey-server >/dev/null; then $(MAKE) --no-print-directory test-valkey || done=$$?; \
 	else echo "left out: the tests with Valkey (make test-valkey; Debian has it from version 13 on)" >>"$$list"; fi; \
@@ -102,11 +102,16 @@ test-release: PACKAGES = dpkg-shlibdeps:dpkg-dev systemd-analyze:systemd lintian
 test-release: tools release
 	packaging/release-test $(ARGS)
 
+# The recipe for an authentication server, with the server itself: make test-oauth2-proxy
+test-oauth2-proxy: oauth2-proxy
+	OAUTH2_PROXY="$(CURDIR)/target/oauth2-proxy" cargo test --locked -p microcache --test it -- --ignored oauth2_proxy::
+
 # Run before a release, in about two hours: what takes too long for `make test`, or needs other systems and applications.
 test-world: PACKAGES = /usr/sbin/debootstrap:debootstrap
 test-world: tools
 	$(MAKE) --no-print-directory test-release ARGS=--rebuild
 	$(MAKE) --no-print-directory crates
+	$(MAKE) --no-print-directory test-oauth2-proxy
 	packaging/fresh
 
 # The dashboard in a real browser, before a server under load. What drives the browser comes from npm by its lock file, and is no part of

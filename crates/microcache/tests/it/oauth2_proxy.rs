@@ -85,6 +85,7 @@ forward_auth = "off"
 }
 
 #[test]
+#[ignore = "the server is built by `make test-oauth2-proxy`, which takes minutes"]
 fn users_who_have_signed_in_share_what_is_stored() {
     let Some(site) = Site::start() else {
         return;
@@ -118,6 +119,7 @@ fn users_who_have_signed_in_share_what_is_stored() {
 }
 
 #[test]
+#[ignore = "the server is built by `make test-oauth2-proxy`, which takes minutes"]
 fn no_request_avoids_it() {
     let Some(mut site) = Site::start() else {
         return;
