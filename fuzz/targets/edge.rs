@@ -97,7 +97,7 @@ fn pieces_agree(input: &[u8], whole: &[u8], fragments: &[Vec<u8>]) {
     assert!(pieces.surplus() > 0 || text == whole);
 }
 
-/// What announces tags does not leave.
+/// Announcements of tags do not leave.
 fn announcements_end(input: &[u8]) {
     let mut fields = FieldsBuf::new();
     fields.push(

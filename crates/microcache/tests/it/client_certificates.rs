@@ -153,7 +153,7 @@ impl Site {
         self.connect(&self.client(&TLS13, identity)).get(target)
     }
 
-    /// Whether a client with this certificate gets a response at all.
+    /// Returns true if a client with this certificate gets a response at all.
     fn accepts(&self, version: &'static SupportedProtocolVersion, identity: &Identity) -> bool {
         let config = self.client(version, Some(identity));
         let client = Client::connect_by_tls(self.proxy.tls_address(), &config, HOST);

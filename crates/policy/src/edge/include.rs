@@ -1,4 +1,4 @@
-//! What an include asks for.
+//! The fragment that an include asks for.
 
 use super::attributes::Attribute;
 use super::entities::decoded;

@@ -24,6 +24,6 @@ pub use cutter::{Cut, Cutter, LONGEST_TAG};
 pub use fragment_paths::{FragmentPaths, FragmentRefusal};
 pub use fragment_request::fragment_request;
 pub use include::Include;
-pub use mode::EdgeMode;
+pub use mode::{EdgeMode, media_type};
 pub use pieces::{MOST_FRAGMENTS, PagePiece, PagePieces};
 pub use surrogate::{CAPABILITY, CAPABILITY_FIELD, announces_tags, remove_announcement};

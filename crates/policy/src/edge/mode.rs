@@ -37,10 +37,15 @@ impl EdgeMode {
 }
 
 fn is_page(response: Fields<'_>) -> bool {
-    let media_type = response.value(names::CONTENT_TYPE).unwrap_or_default();
-    let mut parts = media_type.split(|&byte| byte == b';');
-    let essence = parts.next().unwrap_or_default().trim_ascii();
-    PAGES.iter().any(|one| essence.eq_ignore_ascii_case(one))
+    let media_type = media_type(response);
+    PAGES.iter().any(|one| media_type.eq_ignore_ascii_case(one))
+}
+
+/// Returns the media type of a response, without parameters; empty if it has none.
+pub fn media_type(response: Fields<'_>) -> &[u8] {
+    let value = response.value(names::CONTENT_TYPE).unwrap_or_default();
+    let mut parts = value.split(|&byte| byte == b';');
+    parts.next().unwrap_or_default().trim_ascii()
 }
 
 #[cfg(test)]

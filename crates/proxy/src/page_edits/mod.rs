@@ -18,7 +18,9 @@ use std::sync::Arc;
 use encoding_rs::{Encoding, ISO_2022_JP, REPLACEMENT, UTF_16BE, UTF_16LE};
 use microcache_engine::origin::BoxFuture;
 use microcache_engine::{Body, Origin, OriginError, OriginRequest, OriginResponse};
-use microcache_policy::edge::{CAPABILITY, EdgeMode, announces_tags, remove_announcement};
+use microcache_policy::edge::{
+    CAPABILITY, EdgeMode, announces_tags, media_type, remove_announcement,
+};
 use microcache_policy::fields::is_one_of;
 use microcache_policy::key::split_query;
 use microcache_policy::{Fields, FieldsBuf};
@@ -179,10 +181,7 @@ impl Origin for EditingOrigin {
 }
 
 fn is_html(response: Fields<'_>) -> bool {
-    let media_type = response.get("content-type").unwrap_or_default();
-    let essence = media_type.split(|&byte| byte == b';').next();
-    let essence = essence.unwrap_or_default().trim_ascii();
-    essence.eq_ignore_ascii_case(b"text/html")
+    media_type(response).eq_ignore_ascii_case(b"text/html")
 }
 
 /// Returns the reason that the elements of a page cannot be read.

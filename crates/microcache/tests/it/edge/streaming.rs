@@ -1,4 +1,4 @@
-//! What is there is sent, and everything else is asked for at once.
+//! Parts that are there are sent, and all others are asked for at once.
 
 use super::*;
 use crate::support::{Gate, request};

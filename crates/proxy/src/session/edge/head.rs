@@ -37,17 +37,11 @@ pub(super) fn add_cookies(response: &mut Response, cookies: &[Bytes]) {
     if cookies.is_empty() {
         return;
     }
-    put_unknown_lifetime(response);
     let mut fields = FieldsBuf::from(response.fields());
+    fields.set("Cache-Control", "private, no-cache");
     for cookie in cookies {
         fields.push("Set-Cookie", cookie);
     }
-    response.fields = Some(FieldBlock::from(fields));
-}
-
-fn put_unknown_lifetime(response: &mut Response) {
-    let mut fields = FieldsBuf::from(response.fields());
-    fields.set("Cache-Control", "private, no-cache");
     response.fields = Some(FieldBlock::from(fields));
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use http::{Method, Version};
-use microcache_engine::{Body, Frame, RequestHead, Response, RouteId};
+use microcache_engine::{Body, Frame, Request, RequestHead, Response, RouteId};
 use microcache_policy::compression::may_be_user_specific;
 use microcache_policy::edge::{EdgeMode, Include, PagePiece, PagePieces, fragment_request};
 use microcache_policy::key::split_query;
@@ -172,6 +172,12 @@ impl PageRequest {
         self.fallback(&include)
     }
 
+    /// Returns the request for the fragment at this target.
+    fn request<'a>(&'a self, target: &'a [u8]) -> Request<'a> {
+        let (host, fields) = (&self.head.host, self.fields.fields());
+        self.session.request(&Method::GET, host, target, fields)
+    }
+
     /// Asks for the fragment at a URL of a tag.
     fn serve(&self, url: &[u8]) -> Result<Box<FragmentReply>, FragmentFailure> {
         let target = self
@@ -183,8 +189,7 @@ impl PageRequest {
             return Err(FragmentFailure::Bound);
         }
         let session = &self.session;
-        let fields = self.fields.fields();
-        let request = session.request(&Method::GET, &self.head.host, &target, fields);
+        let request = self.request(&target);
         let now = self.now();
         let engine = &session.shared.engine;
         let rules = engine.rules(engine.find(&request).route);
@@ -210,10 +215,9 @@ impl PageRequest {
                 if unsuitable(&response).is_none()
                     && matches!(response.body, Body::Stored(_) | Body::Full(_) | Body::Empty) =>
             {
-                let session = &self.session;
-                let fields = self.fields.fields();
-                let request = session.request(&Method::GET, &self.head.host, &asked.target, fields);
+                let request = self.request(&asked.target);
                 let now = self.now();
+                let session = &self.session;
                 session.finished(asked.route, &request, Version::HTTP_11, &response, now);
                 let body = match &response.body {
                     Body::Stored(hit) => hit.shared_body().unwrap_or_default(),
@@ -235,11 +239,9 @@ impl PageRequest {
     async fn complete(&self, asked: Box<FragmentReply>) -> Result<Fragment, FragmentFailure> {
         let (mut response, mut account, _held) = match asked.reply {
             Reply::Now(response) => {
+                let request = self.request(&asked.target);
+                let (version, now) = (Version::HTTP_11, self.now());
                 let session = &self.session;
-                let fields = self.fields.fields();
-                let request = session.request(&Method::GET, &self.head.host, &asked.target, fields);
-                let now = self.now();
-                let version = Version::HTTP_11;
                 let account = session.account_of(asked.route, &request, version, &response, now);
                 (response, account, None)
             }
