@@ -67,6 +67,21 @@ impl TierServer {
         Self::start_at(free_port(), kind, arguments)
     }
 
+    /// Starts Redis as a member of a cluster, with further arguments. The port of the bus would be 10,000 above the other, where an outgoing
+    /// connection may be.
+    pub fn cluster_member(arguments: &[&str]) -> Self {
+        let bus = free_port().to_string();
+        let cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+        Self::start_with(TierKind::Redis, &[&cluster, arguments].concat())
+    }
+
+    /// Port of the cluster's bus.
+    pub fn bus(&self) -> String {
+        let nodes = self.say("CLUSTER NODES");
+        let (_, after) = nodes.split_once('@').expect("an address with its bus");
+        after.chars().take_while(char::is_ascii_digit).collect()
+    }
+
     /// Starts a server at this port.
     pub fn start_at(port: u16, kind: TierKind, arguments: &[&str]) -> Self {
         let folder = Folder::new();

@@ -653,3 +653,39 @@ fn a_route_stays_out_of_the_log() {
         "{lines:?}"
     );
 }
+
+/// Beyond a thousand names, routes share a number in metrics.
+#[test]
+fn the_last_of_many_routes_stays_out_of_the_log() {
+    const ROUTES: usize = 1010;
+    let folder = Folder::new();
+    let path = folder.path().join("access.log").display().to_string();
+    let origin = Origin::start();
+    let routes: String = (0..ROUTES)
+        .map(|number| {
+            let is_logged = number < ROUTES - 1;
+            format!("[[routes]]\nname = \"r{number}\"\nmatch = {{ path = \"/{number}\" }}\naccess_log = {is_logged}\n")
+        })
+        .collect();
+    let mut proxy = Proxy::with_config(&format!(
+        "origin = {:?}\naccess_log = {path:?}\n{routes}",
+        origin.url()
+    ));
+    let targets = [ROUTES - 1, ROUTES - 2, 0].map(|number| format!("/{number}"));
+    for target in &targets {
+        origin
+            .on(target)
+            .reply(Reply::ok(&["Cache-Control: max-age=60"], "x"));
+        for _ in 0..2 {
+            assert_eq!(proxy.get(target).status, 200);
+        }
+    }
+    end(&mut proxy);
+    let lines = lines(&path);
+    for (target, count) in targets.iter().zip([0, 2, 2]) {
+        let of_target = lines
+            .iter()
+            .filter(|line| line.contains(&format!("GET {target} ")));
+        assert_eq!(of_target.count(), count, "{target}: {lines:?}");
+    }
+}

@@ -192,7 +192,7 @@ impl Drop for OpenRequest {
             server: server.as_ref(),
             address: &self.head.address,
             request: Some(self.head.as_request()),
-            route: self.shared.route(self.route),
+            route: self.shared.route(self.route, &self.head.as_request()),
             version: self.version,
             answer: self.state.answer(),
             bytes: self.bytes,

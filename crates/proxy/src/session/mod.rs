@@ -551,7 +551,7 @@ impl Session {
             metrics.answered_error(route, Some(named), response, now);
         }
         if let Some(on_finished) = &self.shared.on_finished {
-            let route = self.shared.route(route);
+            let route = self.shared.route(route, request);
             on_finished(&FinishedRequest::at_once(
                 request, route, version, response, bytes, now,
             ));

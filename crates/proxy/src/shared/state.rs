@@ -197,10 +197,19 @@ impl Shared {
         lasting.with(config)
     }
 
-    /// Returns the route with this number in metrics.
-    pub(crate) fn route(&self, id: RouteId) -> Option<&config::Route> {
-        let ids = self.engine.route_ids();
-        let index = ids.into_iter().position(|known| known == id)?;
+    /// Returns the route of a request. `id` is its number in metrics, which the routes beyond the limit of names share.
+    pub(crate) fn route(&self, id: RouteId, request: &Request<'_>) -> Option<&config::Route> {
+        let ids = self.engine.route_ids().enumerate();
+        let mut indexes = ids
+            .filter(|(_, known)| *known == id)
+            .map(|(index, _)| index);
+        let first = indexes.next()?;
+        let is_shared = indexes.next().is_some();
+        let index = if is_shared {
+            self.engine.find(request).route
+        } else {
+            first
+        };
         self.config.routes.get(index)
     }
 

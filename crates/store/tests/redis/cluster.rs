@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_store::redis::{DedicatedConnection, Redis, RedisSettings, Script};
 use microcache_store::{EntryId, PutOutcome, SharedTier, Tier, TierError};
-use microcache_testkit::{WAIT_TIMEOUT, eventually_async, free_port};
+use microcache_testkit::{WAIT_TIMEOUT, eventually_async};
 use redis::Value;
 
 use crate::server::Server;
@@ -16,19 +16,16 @@ const SLOTS: u16 = 16384;
 
 /// Masters with equal shares of the slots.
 async fn masters() -> Vec<Server> {
-    let servers: Vec<(Server, u16)> = (0..3).map(|_| member()).collect();
-    for (number, (server, _)) in (0..).zip(&servers) {
+    let servers: Vec<Server> = (0..3).map(|_| Server::cluster_member()).collect();
+    for (number, server) in (0..).zip(&servers) {
         let share = SLOTS / 3 + 1;
         let (first, last) = (number * share, (number * share + share - 1).min(SLOTS - 1));
         let () = server.say(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
         let () = server.say(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1));
     }
-    for (other, bus) in &servers {
-        let () = servers[0]
-            .0
-            .say(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", other.port()));
+    for server in &servers {
+        let () = servers[0].say(&meet(server));
     }
-    let servers: Vec<Server> = servers.into_iter().map(|(server, _)| server).collect();
     eventually_async("a cluster", async || {
         servers.iter().all(|server| {
             let info: String = server.say("CLUSTER INFO");
@@ -39,17 +36,8 @@ async fn masters() -> Vec<Server> {
     servers
 }
 
-fn member() -> (Server, u16) {
-    let bus = free_port();
-    let server = Server::start(&[
-        "--cluster-enabled",
-        "yes",
-        "--cluster-port",
-        &bus.to_string(),
-        "--cluster-require-full-coverage",
-        "no",
-    ]);
-    (server, bus)
+fn meet(server: &Server) -> String {
+    format!("CLUSTER MEET 127.0.0.1 {} {}", server.port(), server.bus())
 }
 
 fn of(servers: &[Server]) -> RedisSettings {
@@ -200,8 +188,8 @@ async fn slots_that_move_are_followed() {
 #[tokio::test]
 async fn keys_that_are_being_moved_are_found() {
     let servers = masters().await;
-    let (new, bus) = member();
-    let () = servers[0].say(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", new.port()));
+    let new = Server::cluster_member();
+    let () = servers[0].say(&meet(&new));
     let line = DedicatedConnection::start(of(&servers), b"moved")
         .await
         .expect("a line");

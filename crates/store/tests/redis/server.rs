@@ -13,6 +13,12 @@ impl Server {
         Self(TierServer::start_with(TierKind::Redis, arguments))
     }
 
+    /// Starts a member of a cluster, which answers although other members are missing.
+    pub(crate) fn cluster_member() -> Self {
+        let alone = ["--cluster-require-full-coverage", "no"];
+        Self(TierServer::cluster_member(&alone))
+    }
+
     pub(crate) fn start_at(port: u16) -> Self {
         Self(TierServer::start_at(port, TierKind::Redis, &[]))
     }

@@ -7,6 +7,7 @@ mod kept;
 mod model;
 mod personal;
 mod real;
+mod slow;
 mod streaming;
 mod varnish;
 

@@ -2,7 +2,7 @@
 
 use super::servers::LOG_KEYS;
 use super::{assert_found, end, lasting};
-use crate::support::{Origin, Proxy, TierKind, TierServer, eventually, free_port};
+use crate::support::{Origin, Proxy, TierServer, eventually};
 
 const SLOTS: usize = 16_384;
 const MASTERS: usize = 3;
@@ -18,7 +18,7 @@ impl Cluster {
     fn start() -> Self {
         let mut servers: Vec<_> = (0..=MASTERS).map(|_| member()).collect();
         for other in &servers[1..] {
-            let (port, bus) = (other.port(), bus_of(other));
+            let (port, bus) = (other.port(), other.bus());
             servers[0].say(&format!("CLUSTER MEET 127.0.0.1 {port} {bus}"));
         }
         let share = SLOTS.div_ceil(MASTERS);
@@ -73,18 +73,10 @@ impl Cluster {
 }
 
 fn member() -> TierServer {
-    let bus = free_port().to_string();
-    let cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus];
     // The sooner a master counts as lost, the shorter the test.
     let soon = ["--cluster-node-timeout", "500"];
     let alone = ["--cluster-require-full-coverage", "no"];
-    TierServer::start_with(TierKind::Redis, &[&cluster[..], &soon, &alone].concat())
-}
-
-fn bus_of(server: &TierServer) -> String {
-    let nodes = server.say("CLUSTER NODES");
-    let (_, after) = nodes.split_once('@').expect("an address with its bus");
-    after.chars().take_while(char::is_ascii_digit).collect()
+    TierServer::cluster_member(&[soon, alone].concat())
 }
 
 fn size(server: &TierServer) -> usize {

@@ -20,22 +20,25 @@ pub(super) struct Composition {
     /// The rest of the page.
     shell: Option<ArrivingShell>,
     gzip: Option<GzipPage>,
-    /// A large fragment that is being sent.
-    large: Option<LargeFragment>,
+    /// A large part that is being sent.
+    large: Option<LargePart>,
+    /// Bytes of the parts that were there at the beginning: a page in memory and its stored fragments may be evicted meanwhile.
+    pin: PinGuard,
     /// The client was too slow for what it held.
     is_cut_off: bool,
 }
 
-/// A fragment that is sent in copies, so that a client that stalls holds no more than one of them.
-struct LargeFragment {
+/// A part that is sent in copies, so that a client that stalls holds no more than one of them once the page is cut off.
+struct LargePart {
     rest: Bytes,
-    pin: PinGuard,
+    /// The account of a fragment.
+    pin: Option<PinGuard>,
 }
 
 /// The size of such a copy, in bytes.
 const COPY: usize = 64 * 1024;
 
-impl LargeFragment {
+impl LargePart {
     fn next(&mut self) -> Bytes {
         let length = self.rest.len().min(COPY);
         Bytes::copy_from_slice(&self.rest.split_to(length))
@@ -43,13 +46,16 @@ impl LargeFragment {
 }
 
 impl Composition {
-    pub(super) const fn new(
+    pub(super) fn new(
         request: Arc<PageRequest>,
         parts: VecDeque<PagePart>,
         shell: Option<ArrivingShell>,
         gzip: Option<GzipPage>,
     ) -> Self {
+        let unpinned = parts.iter().filter(|part| !part.is_pinned());
+        let bytes = unpinned.filter_map(PagePart::bytes).map(Bytes::len).sum();
         Self {
+            pin: request.pin(bytes),
             request,
             parts,
             shell,
@@ -106,11 +112,11 @@ impl Source for Composition {
             if bytes.is_empty() {
                 continue;
             }
-            if bytes.len() > COPY
-                && let PagePart::Fragment(fragment) = &mut part
-                && let Some(pin) = fragment.take_pin()
-            {
-                let large = self.large.insert(LargeFragment { rest: bytes, pin });
+            if bytes.len() > COPY {
+                let large = self.large.insert(LargePart {
+                    rest: bytes,
+                    pin: part.take_pin(),
+                });
                 return Poll::Ready(Some(Ok(Frame::Data(large.next()))));
             }
             return Poll::Ready(Some(Ok(Frame::Data(bytes))));
@@ -118,8 +124,9 @@ impl Source for Composition {
     }
 
     fn notify_slow_reader(&mut self) {
-        let is_over = |large: &LargeFragment| large.pin.is_over();
-        if self.large.as_ref().is_some_and(is_over)
+        let large = self.large.as_ref().and_then(|large| large.pin.as_ref());
+        if self.pin.is_over()
+            || large.is_some_and(PinGuard::is_over)
             || fragments_of(&self.parts).any(PendingFragment::is_over_limit)
         {
             // Others need the memory that it holds.

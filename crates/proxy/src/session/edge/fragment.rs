@@ -145,6 +145,12 @@ impl PendingFragment {
         }
     }
 
+    /// Returns true if its bytes have an account of their own.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.fragment()
+            .is_some_and(|fragment| fragment.pin.is_some())
+    }
+
     /// Returns true if its bytes are held although the limit for all clients is exceeded.
     pub(super) fn is_over_limit(&self) -> bool {
         let pin = self.fragment().and_then(|fragment| fragment.pin.as_ref());

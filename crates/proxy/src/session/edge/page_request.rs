@@ -15,6 +15,7 @@ use super::super::nesting::Nesting;
 use super::super::{Reply, RequestEvent, Session};
 use super::fragment::{Fragment, FragmentTask, PendingFragment};
 use super::fragment_failure::FragmentFailure;
+use crate::admission::PinGuard;
 use crate::config::EdgeSettings;
 use crate::metrics::FragmentOutcome;
 use crate::observe::Kind;
@@ -272,7 +273,8 @@ impl PageRequest {
         };
         if let Some(body) = stored {
             account.sent(body.len() as u64);
-            return Ok(Fragment::of(response, body, asked.is_for_one));
+            let pin = self.pin(body.len());
+            return Ok(Fragment::of(response, body, asked.is_for_one).pinned_by(pin));
         }
         let body = self.read(&mut response.body).await?;
         let length = body.len() as u64;
@@ -307,6 +309,11 @@ impl PageRequest {
         }
         *body = Body::Empty;
         Ok(if all.is_empty() { first } else { all.freeze() })
+    }
+
+    /// Counts bytes that a slow client may pin, beyond the allowance of each client.
+    pub(super) fn pin(&self, bytes: usize) -> PinGuard {
+        self.session.shared.pinned.pin(bytes)
     }
 
     /// Returns the text in place of a fragment that failed.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use microcache_engine::GzipPage;
 
 use super::fragment::{Fragment, PendingFragment};
+use crate::admission::PinGuard;
 
 /// A part of a page.
 pub(super) enum PagePart {
@@ -21,6 +22,19 @@ impl PagePart {
         match self {
             Self::Text(text) => Some(text),
             Self::Fragment(fragment) => fragment.fragment().map(Fragment::body),
+        }
+    }
+
+    /// Returns true if its bytes have an account of their own.
+    pub(super) fn is_pinned(&self) -> bool {
+        matches!(self, Self::Fragment(fragment) if fragment.is_pinned())
+    }
+
+    /// Takes the account of its bytes.
+    pub(super) fn take_pin(&mut self) -> Option<PinGuard> {
+        match self {
+            Self::Text(_) => None,
+            Self::Fragment(fragment) => fragment.take_pin(),
         }
     }
 
