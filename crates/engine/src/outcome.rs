@@ -17,7 +17,7 @@ pub enum Outcome {
     Pass,
     /// Answered with an error of the cache itself.
     Error,
-    /// Rejected by a rate limit, or by the access rules of a route.
+    /// Rejected by a rate limit, by the access rules of a route, or as a prefetch.
     Limited,
     /// Not answered: the client left.
     Left,

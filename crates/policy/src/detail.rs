@@ -63,6 +63,8 @@ details! {
     BadRequest = "bad-request",
     /// The rate limit of the route is exceeded for the client, or for another key of that limit.
     RateLimited = "rate-limited",
+    /// The request is a prefetch, and nothing stored answers it on a route with `prefetch = "hits"`.
+    Prefetch = "prefetch",
     /// The route does not admit the client.
     AccessDenied = "access-denied",
     /// The route requires a client certificate that this connection lacks.

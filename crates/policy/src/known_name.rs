@@ -229,8 +229,11 @@ pub mod names {
         KnownName::constant("proxy-authentication-info");
     pub const PROXY_AUTHORIZATION: KnownName = KnownName::constant("proxy-authorization");
     pub const PROXY_CONNECTION: KnownName = KnownName::constant("proxy-connection");
+    pub const PURPOSE: KnownName = KnownName::constant("purpose");
     pub const RANGE: KnownName = KnownName::constant("range");
     pub const REQUEST_RANGE: KnownName = KnownName::constant("request-range");
+    pub const SEC_FETCH_DEST: KnownName = KnownName::constant("sec-fetch-dest");
+    pub const SEC_PURPOSE: KnownName = KnownName::constant("sec-purpose");
     pub const SEC_WEBSOCKET_KEY: KnownName = KnownName::constant("sec-websocket-key");
     pub const SET_COOKIE: KnownName = KnownName::constant("set-cookie");
     pub const SURROGATE_KEY: KnownName = KnownName::constant("surrogate-key");

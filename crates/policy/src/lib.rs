@@ -40,6 +40,7 @@ pub mod origin_view;
 pub mod patterns;
 pub mod percent;
 pub mod precondition;
+pub mod prefetch;
 pub mod query;
 pub mod range;
 pub mod readings;

@@ -65,6 +65,8 @@ pub struct Rules {
     pub languages: Vec<String>,
     /// The treatment of a client's reload (`no-cache`, `max-age=0`).
     pub reload: Reload,
+    /// The prefetches that the origin is asked for.
+    pub prefetch: Prefetch,
     /// The client is the program itself: `max-stale` is honoured, and a forced reload gets no stale response when the
     /// origin fails.
     pub obeys_client: bool,
@@ -106,6 +108,7 @@ impl Default for Rules {
             vary_ignored: Vec::new(),
             languages: Vec::new(),
             reload: Reload::default(),
+            prefetch: Prefetch::default(),
             obeys_client: false,
             key: KeyRules::default(),
             compress: Compress::default(),
@@ -197,6 +200,16 @@ pub enum Reload {
     Ignore,
     /// Revalidate first, as in RFC 9111 §5.2.1.4.
     Honour,
+}
+
+/// The prefetches that the origin is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prefetch {
+    /// All, as for any request.
+    #[default]
+    All,
+    /// None: what is stored answers them, and is not refreshed for them.
+    Hits,
 }
 
 /// Settings for the request that the origin sees.

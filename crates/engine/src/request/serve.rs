@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use microcache_policy::key::{self, KeyBuf};
+use microcache_policy::prefetch::is_for_hits_only;
 use microcache_policy::request::{Handling, PassReason, fragment_fields};
 use microcache_policy::request_fields::withheld_names;
 use microcache_policy::reuse::{Reuse, RevalidationReason, awaits_refresh, reuse};
@@ -298,8 +299,12 @@ impl Engine {
 
     /// Serves the stale copy, with a refresh unless one was started recently.
     fn serve_stale(&self, hit: Hit, look: &LookupContext<'_>, now: Time) -> Served {
-        // No refresh for a request with `only-if-cached`.
-        if look.facts.only_if_cached() || !hit.claim_refresh(now, self.settings.refresh_pause) {
+        // No refresh for a request with `only-if-cached` or a prefetch, which must not use up the pause either.
+        let request = look.request;
+        if look.facts.only_if_cached()
+            || is_for_hits_only(request.method, request.fields, self.rules(look.route))
+            || !hit.claim_refresh(now, self.settings.refresh_pause)
+        {
             return Served::Now(self.answer_on(look, hit, now, Outcome::Stale));
         }
         let spec = FetchSpec {

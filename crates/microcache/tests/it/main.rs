@@ -24,6 +24,7 @@ mod fragments;
 mod grpc;
 mod h2;
 mod header_rules;
+mod hints;
 mod large_bodies;
 mod limits;
 mod live;

@@ -12,7 +12,7 @@ const STRANGER: &str = "127.0.0.9";
 const PROXY: &str = "127.0.0.1";
 
 /// Options that concern no visitor's pages, or need something that is not there.
-const LEFT_OUT: [&str; 46] = [
+const LEFT_OUT: [&str; 47] = [
     "listen",
     "admin",
     "admin_token_file",
@@ -53,6 +53,7 @@ const LEFT_OUT: [&str; 46] = [
     "burst",
     "rate_by",
     "rate_of",
+    "prefetch",
     "weight",
     "reload_on_change",
     "allow",

@@ -27,6 +27,7 @@ impl Detail {
             Self::Loop => LOOP,
             Self::BadRequest => BAD_REQUEST,
             Self::RateLimited => RATE_LIMITED,
+            Self::Prefetch => PREFETCH,
             Self::AccessDenied => ACCESS_DENIED,
             Self::CertificateRequired => CERTIFICATE_REQUIRED,
             Self::Maintenance => MAINTENANCE,
@@ -133,6 +134,11 @@ const MAINTENANCE: Explanation = Explanation::of("the server is in maintenance m
 const RATE_LIMITED: Explanation = Explanation::of("the rate limit of the route is exceeded")
     .by("RFC 6585 §4")
     .unless("wait as long as `Retry-After` says, or raise `rate` or `burst` of the route");
+
+const PREFETCH: Explanation = Explanation::of(
+    "the request is a prefetch (`Sec-Purpose`), nothing stored answers it, and the route has `prefetch = \"hits\"`",
+)
+.unless("set prefetch = \"all\" on the route; a visitor who follows the link is not affected");
 
 const ACCESS_DENIED: Explanation =
     Explanation::of("`deny` of the route has the client's address, or `allow` does not")

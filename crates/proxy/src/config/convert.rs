@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use microcache_policy::Rules;
-use microcache_policy::rules::Query;
+use microcache_policy::rules::{Prefetch, Query};
 use microcache_policy::url_template::UrlTemplate;
 
 use super::access::AddressRules;
@@ -570,7 +570,11 @@ impl<'a> Draft<'a> {
             };
             route.route.goes_to = match application {
                 Some(upstream) => GoesTo::FilesFirst(root, upstream),
-                None => GoesTo::Files(root),
+                None => {
+                    // No application is asked for them.
+                    route.route.rules.prefetch = Prefetch::All;
+                    GoesTo::Files(root)
+                }
             };
         }
     }

@@ -57,6 +57,8 @@ refusals! {
     Http2Stream = "http2-stream",
     /// A request above the rate limit of its route (`rate`).
     Rate = "rate",
+    /// A prefetch that nothing stored answers (`prefetch`).
+    Prefetch = "prefetch",
     /// A request of a client that the route does not admit (`allow`, `deny`).
     Access = "access",
     /// A request with a wrong password, or above the limits of their verification (`basic_auth`).

@@ -299,7 +299,9 @@ impl Session {
         } else if asks {
             let answer = last_hop::answer(&request, explained.now);
             let own = answer.and_then(|answer| answer.cache_status.detail);
-            own.or(used_up.map(|_| Detail::RateLimited))
+            let is_denied = self.denies_prefetch(explained.route(), &request);
+            own.or(is_denied.then_some(Detail::Prefetch))
+                .or(used_up.map(|_| Detail::RateLimited))
         } else {
             None
         }

@@ -27,6 +27,7 @@ mod nesting;
 pub(crate) mod pages;
 mod pending_access;
 mod pending_context;
+mod prefetch;
 pub(crate) mod pseudonym;
 mod purging;
 mod rates;
@@ -327,7 +328,8 @@ impl Session {
         }
     }
 
-    /// Answers a request that needs the origin with a generated response (rejected purge, `Max-Forwards`, rate limit),
+    /// Answers a request that needs the origin with a generated response (rejected purge, `Max-Forwards`, prefetch, rate
+    /// limit),
     /// or defers it.
     fn before_the_origin(
         &self,
@@ -351,6 +353,7 @@ impl Session {
             Some(Ok(purge)) => return later(DeferredSource::Purge(purge)),
             Some(Err(refused)) => Some(refused),
             None => last_hop::answer(request, now)
+                .or_else(|| self.denied_prefetch(plan.route_index(), request, now))
                 .or_else(|| self.beyond_rate(plan.route_index(), RateOf::Misses, request, now)),
         };
         match answer {

@@ -39,6 +39,21 @@ pub(crate) fn denied(now: Time) -> Response {
     }
 }
 
+/// Response to a prefetch that nothing stored answers. Without `Retry-After`, by which browsers stop prefetching pages that
+/// are stored.
+pub(crate) fn prefetch_denied(now: Time) -> Response {
+    let page = page(503, "This page is not prefetched.", Detail::Prefetch, now);
+    let mut fields = FieldsBuf::new();
+    fields.extend_if(page.fields(), |name, _| {
+        !name.eq_ignore_ascii_case(b"retry-after")
+    });
+    Response {
+        fields: Some(fields.into()),
+        outcome: Outcome::Limited,
+        ..page
+    }
+}
+
 /// Response to a client without a certificate that the route requires.
 pub(crate) fn certificate_required(now: Time) -> Response {
     let text = "This page requires a client certificate.";

@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use microcache_policy::rules::Prefetch;
+
 use super::super::option::Form::{Number, Size, Text};
 use super::super::option::{Opt, opt, optional};
 use super::super::rate::{Quota, RateBy, RateOf};
@@ -60,7 +62,18 @@ pub(in crate::config) const ASKING: &[Opt<RouteDraft>] = &[
              Microcache count in neither case.",
         )
         .sets(|r, v, m| m.put(&mut r.route.rate.of, v.choice(RATE_OF))),
+    opt("prefetch", Text("all|hits"), "all")
+        .example("hits")
+        .help("Prefetches by browsers that are answered: all, or cache hits only")
+        .more(
+            "With `hits`, a prefetch (`Sec-Purpose`, sent because of speculation rules) that is not answered from the \
+             cache gets 503 and never reaches the backend. Navigations are not affected. See \
+             [operations](operations.md#prefetches).",
+        )
+        .sets(|r, v, m| m.put(&mut r.route.rules.prefetch, v.choice(PREFETCH))),
 ];
+
+const PREFETCH: &[(&str, Prefetch)] = &[("all", Prefetch::All), ("hits", Prefetch::Hits)];
 
 const RATE_OF: &[(&str, RateOf)] = &[("misses", RateOf::Misses), ("requests", RateOf::Requests)];
 
