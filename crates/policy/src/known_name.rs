@@ -220,6 +220,7 @@ pub mod names {
     pub const IF_UNMODIFIED_SINCE: KnownName = KnownName::constant("if-unmodified-since");
     pub const KEEP_ALIVE: KnownName = KnownName::constant("keep-alive");
     pub const LAST_MODIFIED: KnownName = KnownName::constant("last-modified");
+    pub const LINK: KnownName = KnownName::constant("link");
     pub const MAX_FORWARDS: KnownName = KnownName::constant("max-forwards");
     pub const PERSISTENT_AUTH: KnownName = KnownName::constant("persistent-auth");
     pub const PRAGMA: KnownName = KnownName::constant("pragma");
@@ -233,6 +234,7 @@ pub mod names {
     pub const RANGE: KnownName = KnownName::constant("range");
     pub const REQUEST_RANGE: KnownName = KnownName::constant("request-range");
     pub const SEC_FETCH_DEST: KnownName = KnownName::constant("sec-fetch-dest");
+    pub const SEC_FETCH_MODE: KnownName = KnownName::constant("sec-fetch-mode");
     pub const SEC_PURPOSE: KnownName = KnownName::constant("sec-purpose");
     pub const SEC_WEBSOCKET_KEY: KnownName = KnownName::constant("sec-websocket-key");
     pub const SET_COOKIE: KnownName = KnownName::constant("set-cookie");

@@ -13,6 +13,7 @@ pub mod cookies;
 pub mod date;
 pub mod detail;
 pub mod dictionaries;
+pub mod early_hints;
 pub mod edge;
 pub mod etag;
 pub mod explain;

@@ -192,6 +192,8 @@ pub(super) const METRICS: &[Metric] = &[
         "Fragments of composed pages: `memory`, `fetched`, `alternative` (`alt`), `failed`; tags \
          `left-out`, and fragments whose cookie was dropped (`cookie-dropped`).",
         Process(|it, to| to.by("outcome", FragmentOutcome::ALL.iter().map(|it| it.as_str()).zip(it.requests.fragments)))),
+    counter("microcache_early_hints_total", "Early hints (103) sent from stored pages.",
+        Process(|it, to| to.value(it.requests.early_hints))),
     counter("microcache_refused_total", "Connections and requests refused by a limit, by reason.",
         Process(|it, to| to.by("reason", it.requests.refused.iter().map(|(why, count)| (why.as_str(), count))))),
     counter("microcache_rate_limit_evictions_total",

@@ -1,7 +1,7 @@
 //! Side-effect-free memory lookup for page watchers: nothing is counted, revalidated or stored, and
 //! neither tier nor origin is asked.
 
-use microcache_policy::{Millis, Time};
+use microcache_policy::{FieldsBuf, Millis, Time, is_identity};
 use microcache_store::{Hit, Key};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -9,7 +9,7 @@ use crate::cache::WatchTarget;
 #[cfg(feature = "compress")]
 use crate::compress::decoded::decoded;
 use crate::message::Request;
-use crate::request::serve::{Engine, RequestMode, Usability, key_of, mode_of};
+use crate::request::serve::{Engine, RequestMode, Usability, facts_of, key_as, key_of, mode_of};
 
 /// The response in memory that would answer a request.
 #[derive(Clone)]
@@ -86,6 +86,26 @@ impl Engine {
             Usability::Stale => Some(Peek { hit, fresh_for: 0 }),
             Usability::None(_) => None,
         }
+    }
+
+    /// Looks up the page in memory that a request would select without credentials, whatever its age.
+    pub fn page_of_strangers(&self, route: usize, request: &Request<'_>) -> Option<Hit> {
+        let rules = self.rules(route);
+        let key = key_as(facts_of(request, rules).accept(), request, rules);
+        let mut fields = FieldsBuf::new();
+        fields.extend_if(request.fields, |name, _| {
+            !name.eq_ignore_ascii_case(b"cookie") && !is_identity(name)
+        });
+        let stranger = Request {
+            fields: fields.fields(),
+            ..*request
+        };
+        let view = stranger.origin_view(rules);
+        let hit = self
+            .cache
+            .look_up(&key, &view, self.clock.now())
+            .response()?;
+        (hit.status() == 200).then_some(hit)
     }
 
     /// The watch target for the entries under a request's key.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use microcache_policy::FieldsBuf;
+use microcache_policy::fields::split_list;
 
 use crate::sync::Mutex;
 
@@ -26,6 +27,8 @@ pub struct Interims {
 #[derive(Debug, Default)]
 struct InterimQueue {
     waiting: Vec<Interim>,
+    /// The links that were sent before the origin answered.
+    hinted: Option<Box<FieldsBuf>>,
     waker: Option<Waker>,
 }
 
@@ -34,9 +37,30 @@ impl Interims {
     /// ones are dropped.
     const MAX_WAITING: usize = 8;
 
+    /// Queues links that are known before the origin answers, as a 103. The origin's own come without them.
+    pub fn hint(&self, links: FieldsBuf) {
+        self.push(Interim {
+            status: 103,
+            fields: links.clone(),
+        });
+        self.queue.lock().hinted = Some(Box::new(links));
+    }
+
     /// Queues a response for the client.
-    pub fn push(&self, interim: Interim) {
+    pub fn push(&self, mut interim: Interim) {
         let mut queue = self.queue.lock();
+        if let Some(hinted) = &queue.hinted
+            && interim.status == 103
+        {
+            let is_known = |link: &[u8]| hinted.fields().all("link").any(|one| one == link);
+            let fields = &mut interim.fields;
+            fields.retain(|name, value| {
+                !name.eq_ignore_ascii_case(b"link") || !split_list(value).all(is_known)
+            });
+            if !fields.fields().contains("link") {
+                return;
+            }
+        }
         if queue.waiting.len() < Self::MAX_WAITING {
             queue.waiting.push(interim);
         }

@@ -58,6 +58,8 @@ pub struct Route {
     pub x_accel: Vec<NamedDirectory>,
     /// Pages in place of error responses.
     pub error_pages: ErrorPages,
+    /// Navigations that wait get the links of the stored page first.
+    pub early_hints: bool,
     /// Lifetimes for browsers.
     pub browser: BrowserCache,
     /// The composition of pages.
@@ -136,6 +138,7 @@ impl Route {
             response_headers: Vec::new(),
             x_accel: Vec::new(),
             error_pages: ErrorPages::default(),
+            early_hints: false,
             browser: BrowserCache::default(),
             edge: EdgeSettings::default(),
             bypass: Vec::new(),

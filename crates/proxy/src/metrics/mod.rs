@@ -67,6 +67,8 @@ pub(crate) struct Metrics {
     errors: Mutex<Errors>,
     /// Rejections by limits.
     pub(crate) refused: RefusalCounters,
+    /// Early hints (103) sent from stored pages.
+    pub(crate) early_hints: AtomicU64,
     /// Fragments of composed pages.
     pub(crate) fragments: FragmentCounters,
     /// Names of request fields that were withheld from origins.
@@ -143,6 +145,7 @@ impl Default for Metrics {
             upstreams: NameRegistry::new(),
             errors: Mutex::default(),
             refused: RefusalCounters::default(),
+            early_hints: AtomicU64::new(0),
             fragments: FragmentCounters::default(),
             withheld: WithheldNames::default(),
             clock: Clock::start(),

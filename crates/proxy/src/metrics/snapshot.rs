@@ -21,6 +21,8 @@ pub struct MetricsSnapshot {
     pub upstreams: Vec<(String, OriginSnapshot)>,
     /// Rejections by limits, by reason.
     pub refused: Vec<(Refusal, u64)>,
+    /// Early hints (103) sent from stored pages.
+    pub early_hints: u64,
     /// Fragments of composed pages, in the order of [`FragmentOutcome::ALL`].
     pub fragments: [u64; FragmentOutcome::ALL.len()],
 }
@@ -97,6 +99,7 @@ impl Metrics {
             no_route,
             upstreams: origins(&self.upstreams),
             refused: self.refused.all(),
+            early_hints: self.early_hints.load(Ordering::Relaxed),
             fragments: self.fragments.all(),
         }
     }

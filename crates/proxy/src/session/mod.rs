@@ -11,6 +11,7 @@ mod before_cache;
 mod cache_fields;
 mod client_certificate;
 mod content;
+mod early_hints;
 mod edge;
 mod error_page;
 pub(crate) mod explaining;
@@ -472,7 +473,12 @@ impl Session {
         }
         let network = incoming.network;
         let answer = match source {
-            ForwardSource::Origin(plan) => Arc::clone(&self.shared.engine).ask(plan, incoming),
+            ForwardSource::Origin(plan) => {
+                if version == Version::HTTP_2 {
+                    self.send_hints(index, &incoming.as_request(), &interims);
+                }
+                Arc::clone(&self.shared.engine).ask(plan, incoming)
+            }
             ForwardSource::Authentication(pending) => self.once_authenticated(*pending, incoming),
             ForwardSource::Context(pending) => self.once_in_context(*pending, incoming),
         };

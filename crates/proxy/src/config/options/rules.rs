@@ -206,6 +206,15 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
              Meant for comparisons.",
         )
         .sets(|r, v, m| m.put(&mut r.route.collapse, v.switch())),
+    opt("early_hints", Switch, "false")
+        .example("true")
+        .help("Early hints (103): links of the stored page, sent while the origin works")
+        .more(
+            "For navigations over HTTP/2 that are not answered from the cache, with a session cookie too: `Link` \
+             with `preload`, `modulepreload` or `preconnect`, at most 1 KiB, from the page as stored for visitors \
+             without credentials. See [early hints](early-hints.md).",
+        )
+        .sets(|r, v, m| m.put(&mut r.route.early_hints, v.switch())),
     opt("watch", Text("off|stored|refresh"), "off")
         .example("refresh")
         .help("Change notifications for pages: `refresh`, `stored` or `off`")
