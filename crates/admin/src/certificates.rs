@@ -5,9 +5,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use microcache_proxy::{CertificateReport, Handle};
 use serde_json::{Value, json};
 
-/// Remaining lifetime, in seconds, below which the health check warns: three days. Automatic renewal happens long
-/// before.
-const SOON: i64 = 3 * 24 * 60 * 60;
+/// Maximum remaining time, in seconds, at which the health check warns: three weeks. Automatic renewal of a
+/// certificate for 90 days happens nine days before.
+const SOON: i64 = 21 * 24 * 60 * 60;
+
+/// Returns the remaining time, in seconds, below which the health check warns about a certificate with this lifetime:
+/// three tenths of it, two days of a certificate for six. The Prometheus rule is the same.
+fn soon(lifetime: i64) -> i64 {
+    SOON.min(lifetime / 10 * 3)
+}
 
 /// State of one certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +83,12 @@ pub(crate) fn warnings(handle: &Handle) -> Vec<String> {
             (Some(expires), _) if expires <= now => {
                 Some(format!("{names}: the certificate has expired"))
             }
-            (Some(expires), _) if expires - now < SOON => {
-                let hours = (expires - now) / 3600;
-                Some(format!("{names}: the certificate expires in {hours} h"))
+            (Some(expires), _) if expires - now < soon(report.lifetime) => {
+                let left = match (expires - now) / 3600 {
+                    hours @ ..72 => format!("{hours} h"),
+                    hours => format!("{} days", hours / 24),
+                };
+                Some(format!("{names}: the certificate expires in {left}"))
             }
             // The reason is in the statistics only, which require authorization.
             (Some(_), Some(_)) => {
@@ -104,11 +113,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn warnings_scale_with_the_lifetime() {
+        const HOUR: i64 = 3600;
+        let day = 24 * HOUR;
+        for (lifetime, expected) in [
+            (160 * HOUR, 48 * HOUR),
+            (47 * day, 14 * day + 2 * HOUR + 24 * 60),
+            (90 * day, 21 * day),
+            (365 * day, 21 * day),
+        ] {
+            assert_eq!(soon(lifetime), expected, "{lifetime}");
+        }
+    }
+
+    #[test]
     fn a_failure_is_reported_before_the_certificate_expires_and_an_order_while_it_is_pending() {
         let of = |expires, renewal| {
             let report = CertificateReport {
                 names: vec!["a.example".to_owned()],
                 expires,
+                lifetime: 0,
                 renewal,
             };
             State::of(&report, 1000).as_str()

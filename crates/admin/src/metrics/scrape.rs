@@ -65,13 +65,13 @@ impl<'a> Scrape<'a> {
         all
     }
 
-    /// Expiry of the first certificate of each name; 0 without a certificate.
-    pub(super) fn expiries(&self) -> Vec<(&str, i64)> {
+    /// A time of the first certificate of each name.
+    pub(super) fn of_certificates(&self, of: fn(&CertificateReport) -> i64) -> Vec<(&str, i64)> {
         let mut all: Vec<(&str, i64)> = Vec::new();
         for report in &self.certificates {
             for name in &report.names {
                 if !all.iter().any(|(known, _)| known == name) {
-                    all.push((name, report.expires.unwrap_or_default()));
+                    all.push((name, of(report)));
                 }
             }
         }

@@ -203,7 +203,10 @@ pub(super) const METRICS: &[Metric] = &[
     // Certificates.
     gauge("microcache_certificate_expiry_timestamp_seconds",
         "Expiry of the certificate by name; 0 without a certificate.",
-        Process(|it, to| to.by("name", it.expiries()))),
+        Process(|it, to| to.by("name", it.of_certificates(|one| one.expires.unwrap_or_default())))),
+    gauge("microcache_certificate_lifetime_seconds",
+        "Length of the validity of the certificate by name; 0 without a certificate.",
+        Process(|it, to| to.by("name", it.of_certificates(|one| one.lifetime)))),
     counter("microcache_acme_orders_total", "Certificate orders by result.",
         Renewal(|it, to| to.by("result", [("ok", it.ordered), ("failed", it.failed)]))),
 

@@ -254,6 +254,7 @@ impl Keeper {
         loop {
             let wanted = |way| OrderRequest {
                 name: &self.name,
+                profile: config.profile.as_deref(),
                 way,
                 replaces: replaces.clone(),
                 issued: &together.issued,

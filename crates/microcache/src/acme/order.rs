@@ -1,5 +1,7 @@
 //! An order: the authority validates a name, and issues a certificate for it.
 
+use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +38,7 @@ pub(super) enum Validation {
 /// The parameters of an order.
 pub(super) struct OrderRequest<'a> {
     pub(super) name: &'a str,
+    pub(super) profile: Option<&'a str>,
     pub(super) way: Validation,
     /// The certificate to replace, for authorities that track replacements.
     pub(super) replaces: Option<CertificateIdentifier<'static>>,
@@ -103,8 +106,15 @@ impl OrderRequest<'_> {
     }
 
     async fn begin(&self, account: &Account, heard: &RetryAfter) -> Result<Order, Failed> {
-        let names = [Identifier::Dns(self.name.to_owned())];
+        let names = [match self.name.parse() {
+            Ok(address) => Identifier::Ip(address),
+            Err(_) => Identifier::Dns(self.name.to_owned()),
+        }];
         let mut wanted = NewOrder::new(&names);
+        if let Some(profile) = self.profile {
+            check_profile(profile, account.profiles().map(|offered| offered.name))?;
+            wanted = wanted.profile(profile);
+        }
         if let Some(replaces) = &self.replaces {
             wanted = wanted.replaces(replaces.clone());
         }
@@ -158,8 +168,11 @@ impl OrderRequest<'_> {
                 shown.custom_extensions =
                     vec![CustomExtension::new_acme_identifier(digest.as_ref())];
                 let shown = shown.self_signed(&key).map_err(text)?;
-                self.issued
-                    .answer_handshake(self.name, shown.der().to_vec(), key.serialize_der())
+                self.issued.answer_handshake(
+                    &server_name(self.name),
+                    shown.der().to_vec(),
+                    key.serialize_der(),
+                )
             }
         }
     }
@@ -179,6 +192,40 @@ impl OrderRequest<'_> {
     }
 }
 
+/// Fails if an authority does not offer a profile.
+fn check_profile<'a>(profile: &str, offered: impl Iterator<Item = &'a str>) -> Result<(), Failed> {
+    let mut offered: Vec<_> = offered.collect();
+    offered.sort_unstable();
+    if offered.contains(&profile) {
+        return Ok(());
+    }
+    let others = match &offered[..] {
+        [] => "it offers none".to_owned(),
+        offered => format!("it offers {}", offered.join(", ")),
+    };
+    let why = format!("the authority has no profile `{profile}` (acme_profile): {others}");
+    Err(Failed::new(ORDER, Fault::Authority, why))
+}
+
+/// Returns the server name by which an authority validates a name in a handshake: for an address, which cannot be one,
+/// its name in reverse DNS (RFC 8738 §6).
+fn server_name(name: &str) -> String {
+    match name.parse() {
+        Ok(IpAddr::V4(address)) => {
+            let [a, b, c, d] = address.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        Ok(IpAddr::V6(address)) => {
+            let mut reverse = String::new();
+            for byte in address.octets().iter().rev() {
+                let _ = write!(reverse, "{:x}.{:x}.", byte & 15, byte >> 4);
+            }
+            reverse + "ip6.arpa"
+        }
+        Err(_) => name.to_owned(),
+    }
+}
+
 /// Returns a signing request, and its key in PEM form.
 fn request(name: &str) -> Result<(Vec<u8>, String), rcgen::Error> {
     let key = KeyPair::generate()?;
@@ -186,4 +233,36 @@ fn request(name: &str) -> Result<(Vec<u8>, String), rcgen::Error> {
     params.distinguished_name = DistinguishedName::new();
     let request = params.serialize_request(&key)?;
     Ok((request.der().to_vec(), key.serialize_pem()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_validated_by_their_reverse_names() {
+        assert_eq!(server_name("a.example"), "a.example");
+        assert_eq!(server_name("192.0.2.10"), "10.2.0.192.in-addr.arpa");
+        let six = "f.e.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
+        assert_eq!(server_name("2001:db8::ef"), six);
+    }
+
+    #[test]
+    fn a_profile_that_is_not_offered_is_an_error_that_lists_those_that_are() {
+        let check = |offered: &[&'static str]| check_profile("shortlived", offered.iter().copied());
+        assert!(check(&["classic", "shortlived"]).is_ok());
+        let failed = check(&["tlsserver", "classic"]).err().expect("not offered");
+        assert!(
+            failed.why.ends_with("it offers classic, tlsserver"),
+            "{}",
+            failed.why
+        );
+        assert!(
+            check(&[])
+                .err()
+                .expect("none")
+                .why
+                .ends_with("it offers none")
+        );
+    }
 }

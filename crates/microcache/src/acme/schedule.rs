@@ -19,18 +19,27 @@ pub(super) fn now() -> i64 {
     since.unwrap_or_default().as_secs().cast_signed()
 }
 
+/// Lifetimes in seconds up to which a certificate is renewed after half of it: a third of a few days is short for
+/// retries.
+const SHORT_LIFE: i64 = 10 * 86_400;
+
 /// Formats a time.
 pub(super) fn shown(unix: i64) -> String {
     let time = Time::from_secs(unix.max(0).cast_unsigned());
     String::from_utf8_lossy(&date::format(time)).into_owned()
 }
 
-/// Returns the time of the renewal: after two thirds of the lifetime, or as the authority suggests, but early
-/// enough for retries.
+/// Returns the time of the renewal: after two thirds of the lifetime (half of a short one), or as the authority
+/// suggests, but early enough for retries.
 pub(super) fn renewal(not_before: i64, not_after: i64, chosen: Option<i64>) -> i64 {
     let life = (not_after - not_before).max(0);
     let latest = not_after - life / 10;
-    chosen.unwrap_or(not_before + life / 3 * 2).min(latest)
+    let usual = if life < SHORT_LIFE {
+        life / 2
+    } else {
+        life / 3 * 2
+    };
+    chosen.unwrap_or(not_before + usual).min(latest)
 }
 
 /// A time in the window that an authority has named (RFC 9773 §4.2), by chance.
@@ -66,6 +75,7 @@ mod tests {
     #[test]
     fn renewal_is_at_two_thirds_or_when_the_authority_suggests_but_never_at_the_last_moment() {
         assert_eq!(renewal(0, 90 * DAY, None), 60 * DAY);
+        assert_eq!(renewal(0, 6 * DAY, None), 3 * DAY);
         assert_eq!(renewal(0, 90 * DAY, Some(50 * DAY)), 50 * DAY);
         assert_eq!(renewal(0, 90 * DAY, Some(-5)), -5);
         assert_eq!(renewal(0, 90 * DAY, Some(500 * DAY)), 81 * DAY);

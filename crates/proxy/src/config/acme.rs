@@ -21,12 +21,14 @@ pub(super) const MAX_NAMES: usize = 100;
 /// The configuration of ACME certificates.
 #[derive(Clone, Debug, Default)]
 pub struct AcmeConfig {
-    /// The names, each of which has a certificate of its own.
+    /// The host names and addresses, each of which has a certificate of its own.
     pub names: Vec<String>,
     /// The contact address for the authority.
     pub email: Option<String>,
     /// The directory URL of the authority (RFC 8555 §7.1.1).
     pub directory: String,
+    /// The profile of certificates (draft-aaron-acme-profiles); by default the authority chooses.
+    pub profile: Option<String>,
     /// The directory of accounts and certificates.
     pub storage: PathBuf,
     /// External account binding.
@@ -90,6 +92,7 @@ impl AcmeConfig {
             for name in [
                 "acme_email",
                 "acme_directory",
+                "acme_profile",
                 "acme_root",
                 "acme_eab_kid",
                 "acme_eab_key_file",
@@ -130,6 +133,13 @@ impl AcmeConfig {
             }
         }
         self.read_binding(mistakes);
+        let is_for_address = self.names.iter().any(|name| name.parse::<IpAddr>().is_ok());
+        if is_for_address && self.profile.is_none() && self.directory == DIRECTORY {
+            let what =
+                "this authority issues certificates for addresses in the profile `shortlived` only";
+            let remedy = "add acme_profile = \"shortlived\"";
+            mistakes.warn(Mistake::new(&place, what).remedy(remedy));
+        }
     }
 
     fn read_binding(&mut self, mistakes: &mut Mistakes) {
@@ -181,7 +191,7 @@ pub(super) fn usual_state(what: &str) -> Option<PathBuf> {
     state.is_absolute().then(|| state.join(what))
 }
 
-/// Parses a host name that an authority can validate; returns it in lower case.
+/// Parses a host name or an address that an authority can validate; returns it in lower case.
 pub(super) fn parse_name(text: &str) -> Result<String, String> {
     let name = text.trim_end_matches('.').to_ascii_lowercase();
     if name.starts_with("*.") {
@@ -191,8 +201,8 @@ pub(super) fn parse_name(text: &str) -> Result<String, String> {
                 .to_owned(),
         );
     }
-    if name.parse::<IpAddr>().is_ok() {
-        return Err("write a host name, not an address".to_owned());
+    if let Ok(address) = name.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Ok(address.to_string());
     }
     if !name.is_ascii() {
         return Err("write it in ASCII, as in DNS (`xn--…`)".to_owned());
@@ -209,6 +219,14 @@ pub(super) fn parse_name(text: &str) -> Result<String, String> {
         return Err("write a host name, such as example.org".to_owned());
     }
     Ok(name)
+}
+
+/// Parses the name of a profile.
+pub(super) fn parse_profile(text: &str) -> Result<String, String> {
+    let is_name = (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+    is_name
+        .then(|| text.to_owned())
+        .ok_or_else(|| "write the name of a profile, such as shortlived".to_owned())
 }
 
 /// Parses a mail address.

@@ -256,35 +256,42 @@ fn with_acme_the_default_addresses_are_ports_80_and_443() {
     assert_eq!(of(said), (vec![8080], vec![444], None));
     assert_eq!(of("tls = \"a.pem\""), (vec![8080], vec![8443], None));
     assert_eq!(of(""), (vec![8080], none, None));
-    let names = "acme = [\"Shop.Example.\", \"xn--bcher-kva.example\"]";
+    let names =
+        "acme = [\"Shop.Example.\", \"xn--bcher-kva.example\", \"192.0.2.1\", \"[2001:DB8::1]\"]";
     let read = read(&format!("origin = \"http://a\"\n{names}"));
-    assert_eq!(read.acme.names, ["shop.example", "xn--bcher-kva.example"]);
+    let names = [
+        "shop.example",
+        "xn--bcher-kva.example",
+        "192.0.2.1",
+        "2001:db8::1",
+    ];
+    assert_eq!(read.acme.names, names);
     assert!(read.acme.directory.starts_with("https://acme-v02."));
 }
 
 #[test]
 fn names_and_authorities_that_cannot_be_used_are_refused() {
     check(
-        "acme = [\"*.a.example\", \"192.0.2.1\", \"b\u{fc}cher.example\", \"a_b\", \"http://a\", \"a.example\", \"A.example\"]\n\
-         acme_email = \"me\"\nacme_directory = \"http://ca.example/dir\"\nacme_storage = \"acme\"",
+        "acme = [\"*.a.example\", \"b\u{fc}cher.example\", \"a_b\", \"http://a\", \"a.example\", \"A.example\"]\n\
+         acme_email = \"me\"\nacme_directory = \"http://ca.example/dir\"\nacme_storage = \"acme\"\nacme_profile = \"a b\"",
         &[
             "1:9: cannot use \"*.a.example\"",
             "= wildcard certificates need a DNS challenge, which is not supported: list each host, or configure a certificate from elsewhere as `tls`",
-            "1:24: cannot use \"192.0.2.1\"",
-            "= write a host name, not an address",
-            "1:37: cannot use \"b\u{fc}cher.example\"",
+            "1:24: cannot use \"b\u{fc}cher.example\"",
             "= write it in ASCII, as in DNS (`xn--…`)",
-            "1:55: cannot use \"a_b\"",
+            "1:42: cannot use \"a_b\"",
             "= write a host name, such as example.org",
-            "1:62: cannot use \"http://a\"",
+            "1:49: cannot use \"http://a\"",
             "= write a host name, such as example.org",
-            "1:87: a.example is listed twice",
+            "1:74: a.example is listed twice",
             "2:14: cannot use \"me\"",
             "= write one mail address, such as me@example.org",
             "3:18: cannot use \"http://ca.example/dir\"",
             "= write the https URL of its directory, such as https://acme-v02.api.letsencrypt.org/directory",
             "4:16: cannot use \"acme\"",
             "= write an absolute path",
+            "5:16: cannot use \"a b\"",
+            "= write the name of a profile, such as shortlived",
         ],
     );
     check(

@@ -20,7 +20,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 
 use super::socket;
-use crate::tls::{Certificate, HELD_BACK, RecordBuffer, TlsSession};
+use crate::tls::{Certificate, HELD_BACK, RecordBuffer, TlsSession, set_reached};
 
 /// Bytes read at a time. The longest record is smaller.
 const READ_SIZE: usize = 32 * 1024;
@@ -113,6 +113,8 @@ impl TlsSocket {
                 if is_first && records[0].is_ascii_uppercase() {
                     return Poll::Ready(Err(HandshakeError::PlainHttp));
                 }
+                let reached = self.socket.local_addr();
+                set_reached(reached.ok().map(|address| address.ip()));
                 let taken = session.receive(&mut records[..length], |plain| {
                     surplus.extend_from_slice(plain);
                 });

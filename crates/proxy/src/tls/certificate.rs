@@ -8,8 +8,10 @@ use rustls::sign::CertifiedKey;
 #[derive(Debug)]
 pub(crate) struct Certificate {
     pub(super) key: Arc<CertifiedKey>,
-    /// DNS names in lower case; `*.` matches one label.
+    /// DNS names in lower case, of which `*.` matches one label, and addresses.
     pub(super) names: Vec<String>,
+    /// Begin of its validity, in seconds since 1970.
+    pub(super) not_before: i64,
     /// Expiry, in seconds since 1970.
     pub(super) not_after: i64,
 }
@@ -20,8 +22,14 @@ impl Certificate {
         CertificateReport {
             names: self.names.clone(),
             expires: Some(self.not_after),
+            lifetime: self.lifetime(),
             renewal: None,
         }
+    }
+
+    /// Length of its validity in seconds.
+    pub(super) const fn lifetime(&self) -> i64 {
+        self.not_after.saturating_sub(self.not_before)
     }
 
     /// Returns true if it covers this host, given without a port.
@@ -56,6 +64,8 @@ pub struct CertificateReport {
     pub names: Vec<String>,
     /// Expiry, in seconds since 1970; `None` if it has not been issued yet.
     pub expires: Option<i64>,
+    /// Length of its validity in seconds; 0 without a certificate.
+    pub lifetime: i64,
     /// Order state of an ACME certificate.
     pub renewal: Option<RenewalState>,
 }

@@ -1,7 +1,8 @@
 //! Selection of the certificate for a client, by SNI and signature scheme.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use rustls::SignatureScheme;
@@ -15,6 +16,13 @@ thread_local! {
     /// Certificate selected in the handshake that this thread is processing; rustls does not report it to the
     /// session.
     static CHOSEN: RefCell<Option<SelectedCertificate>> = const { RefCell::new(None) };
+    /// Address that the client of that handshake has reached; rustls does not know it.
+    static REACHED: Cell<Option<IpAddr>> = const { Cell::new(None) };
+}
+
+/// Sets the address that the client of the next handshake step of this thread has reached.
+pub(crate) fn set_reached(address: Option<IpAddr>) {
+    REACHED.set(address.map(|address| address.to_canonical()));
 }
 
 /// Takes the certificate that was selected in the latest handshake step of this thread.
@@ -35,7 +43,7 @@ pub(super) struct SelectedCertificate {
 pub(crate) struct Certificates {
     /// Certificates for clients without SNI, or with a name that no certificate covers.
     default: Vec<Arc<Certificate>>,
-    /// By DNS name; wildcards by what follows `*.`.
+    /// By DNS name or address; wildcards by what follows `*.`.
     exact: HashMap<String, Vec<Arc<Certificate>>>,
     wildcard: HashMap<String, Vec<Arc<Certificate>>>,
     /// ACME certificates, and the names for which they are used.
@@ -72,7 +80,12 @@ impl Certificates {
         }
     }
 
-    fn choose(&self, host: Option<&str>, schemes: &[SignatureScheme]) -> Option<Arc<Certificate>> {
+    fn choose(
+        &self,
+        host: Option<&str>,
+        reached: Option<IpAddr>,
+        schemes: &[SignatureScheme],
+    ) -> Option<Arc<Certificate>> {
         let host = host.map(str::to_ascii_lowercase);
         let usable = |one: &&Arc<Certificate>| one.key.key.choose_scheme(schemes).is_some();
         if let Some(host) = host.as_deref() {
@@ -86,6 +99,8 @@ impl Certificates {
             if let Some(like_it) = parent().and_then(|parent| self.wildcard.get(parent)) {
                 return like_it.iter().find(usable).cloned();
             }
+        } else if let Some(for_address) = self.for_address(reached).filter(|one| usable(&one)) {
+            return Some(for_address);
         }
         let default = self.default.iter().find(usable).cloned();
         default.or_else(|| {
@@ -99,6 +114,20 @@ impl Certificates {
         let (issued, names) = self.issued.as_ref()?;
         let wanted = names.iter().any(|name| name == host);
         wanted.then(|| issued.certificate(host)).flatten()
+    }
+
+    /// Certificate for a client without SNI, as for a URL with an address: that of the address that it reached, or else,
+    /// as behind a router that maps addresses, the first issued one.
+    fn for_address(&self, reached: Option<IpAddr>) -> Option<Arc<Certificate>> {
+        let reached = reached.map(|address| address.to_string());
+        let files = reached.as_ref().and_then(|name| self.exact.get(name));
+        if let Some(file) = files.and_then(|files| files.first()) {
+            return Some(Arc::clone(file));
+        }
+        let (issued, names) = self.issued.as_ref()?;
+        let others = names.iter().filter(|name| name.parse::<IpAddr>().is_ok());
+        let same = names.iter().filter(|name| reached.as_ref() == Some(name));
+        same.chain(others).find_map(|name| issued.certificate(name))
     }
 
     /// Certificate of a pending tls-alpn-01 challenge (RFC 8737); `None` for any other handshake.
@@ -122,7 +151,11 @@ impl ResolvesServerCert for Certificates {
         if is_challenge(&hello) {
             return self.challenge(&hello);
         }
-        let chosen = self.choose(hello.server_name(), hello.signature_schemes())?;
+        let chosen = self.choose(
+            hello.server_name(),
+            REACHED.get(),
+            hello.signature_schemes(),
+        )?;
         CHOSEN.set(Some(SelectedCertificate {
             certificate: Arc::clone(&chosen),
             is_for_it: hello.server_name().is_some_and(|host| chosen.covers(host)),

@@ -106,6 +106,7 @@ impl CertificateFiles {
         Ok(Certificate {
             key: Arc::new(key),
             names: facts.names,
+            not_before: facts.not_before.unix(),
             not_after: facts.not_after.unix(),
         })
     }

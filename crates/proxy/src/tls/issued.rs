@@ -25,7 +25,7 @@ const LONGEST_CHAIN: usize = 10;
 /// Issued certificates and pending challenges.
 #[derive(Default)]
 pub struct IssuedCertificates {
-    /// Certificates by DNS name.
+    /// Certificates by DNS name or address.
     certificates: RwLock<HashMap<String, Arc<Certificate>>>,
     /// Key authorizations served under [`WELL_KNOWN`], by token.
     answers: RwLock<HashMap<String, String>>,
@@ -88,6 +88,7 @@ impl IssuedCertificate {
             certificate: Arc::new(Certificate {
                 key: Arc::new(key),
                 names: facts.names,
+                not_before: facts.not_before.unix(),
                 not_after: facts.not_after.unix(),
             }),
         })
@@ -196,9 +197,11 @@ impl IssuedCertificates {
     /// Summary of the certificate for a name.
     pub(crate) fn report(&self, name: &str) -> CertificateReport {
         let renewal = self.renewals.lock().get(name).cloned();
+        let certificate = self.certificate(name);
         CertificateReport {
             names: vec![name.to_owned()],
-            expires: self.certificate(name).map(|one| one.not_after),
+            expires: certificate.as_ref().map(|one| one.not_after),
+            lifetime: certificate.map_or(0, |one| one.lifetime()),
             renewal: Some(renewal.unwrap_or_default()),
         }
     }

@@ -21,7 +21,7 @@ use rustls::{Error, ServerConfig};
 
 pub(crate) use certificate::Certificate;
 pub use certificate::{CertificateReport, RenewalState};
-pub(crate) use certificates::Certificates;
+pub(crate) use certificates::{Certificates, set_reached};
 pub(crate) use client_certificate::{ClientAuthorities, ClientCertificate, has_kind_of_name};
 pub use files::CertificateFiles;
 pub(crate) use files::{TlsFileError, exposed, read_eab_key, read_secrets};

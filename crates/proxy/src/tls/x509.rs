@@ -3,6 +3,7 @@
 //! Reads the operator's own files only. Clients verify everything else (RFC 5280).
 
 use std::fmt;
+use std::net::IpAddr;
 
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
@@ -14,7 +15,7 @@ use x509_parser::time::ASN1Time;
 pub(super) struct CertificateFields {
     pub(super) not_before: CertificateTime,
     pub(super) not_after: CertificateTime,
-    /// DNS names in lower case; `*.` matches one label.
+    /// DNS names in lower case, of which `*.` matches one label, and addresses.
     pub(super) names: Vec<String>,
     /// Serial number, as encoded.
     pub(super) serial: Vec<u8>,
@@ -57,6 +58,11 @@ impl CertificateFields {
 fn host_name(name: &GeneralName<'_>) -> Option<String> {
     match name {
         GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+        GeneralName::IPAddress(bytes) => {
+            let four = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+            let address = four.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from));
+            address.ok().map(|address| address.to_string())
+        }
         _ => None,
     }
 }
@@ -82,14 +88,15 @@ mod tests {
 
     #[test]
     fn the_fields_of_a_certificate_are_parsed() {
-        let names = ["Example.org".to_owned(), "*.example.org".to_owned()];
+        let names = ["Example.org", "*.example.org", "192.0.2.1", "2001:DB8::1"].map(str::to_owned);
         let mut params = CertificateParams::new(names).unwrap();
         params.not_before = date_time_ymd(2024, 2, 29);
         params.not_after = date_time_ymd(2051, 1, 1);
         let key = KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap();
         let facts = CertificateFields::read(certificate.der()).unwrap();
-        assert_eq!(facts.names, ["example.org", "*.example.org"]);
+        let names = ["example.org", "*.example.org", "192.0.2.1", "2001:db8::1"];
+        assert_eq!(facts.names, names);
         assert_eq!(facts.not_before.unix(), 1_709_164_800);
         assert_eq!(facts.not_before.to_string(), "2024-02-29");
         // From 2050 on years have four digits.

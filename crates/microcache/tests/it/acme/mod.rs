@@ -17,6 +17,7 @@ use pebble::{Pebble, Settings};
 
 const HOST: &str = "shop.example";
 const OTHER: &str = "blog.example";
+const ADDRESS: &str = "127.0.0.1";
 
 /// Who gets certificates for these names from pebble, and keeps them there.
 fn flags(pebble: &Pebble, names: &[&str], storage: &Path) -> Vec<String> {
@@ -437,4 +438,35 @@ fn a_reload_adds_and_removes_names_and_refuses_invalid_ones() {
     pebble.lead_to("127.0.0.2");
     proxy.signal(Signal::HUP);
     wait_for(&proxy, &believed, HOST);
+}
+
+#[test]
+fn an_address_has_a_short_lived_certificate_by_its_reverse_name() {
+    let settings = Settings {
+        profiles: true,
+        sees_no_http: true,
+        ..Settings::default()
+    };
+    let Some(pebble) = Pebble::start(&settings) else {
+        return;
+    };
+    let (origin, folder, believed) = (site(), Folder::absent(), pebble.believed());
+    let mut all = flags(&pebble, &[HOST, ADDRESS], folder.path());
+    all.extend(["--acme-profile", "shortlived"].map(str::to_owned));
+    let flags: Vec<&str> = all.iter().map(String::as_str).collect();
+    let (proxy, admin) = Proxy::operated(&origin, &flags);
+    wait_for(&proxy, &believed, HOST);
+    // Its clients send no server name.
+    wait_for(&proxy, &believed, ADDRESS);
+    let mut client = Client::connect(admin);
+    client.send(format!("GET /metrics HTTP/1.1\r\nHost: {admin}\r\n\r\n"));
+    let metrics = client.response().text();
+    let lifetime = format!("microcache_certificate_lifetime_seconds{{name=\"{ADDRESS}\"}} 518");
+    assert!(metrics.contains(&lifetime), "{metrics}");
+    drop(proxy);
+    let folder = Folder::absent();
+    let mut all = self::flags(&pebble, &[HOST], folder.path());
+    all.extend(["--acme-profile", "tiny"].map(str::to_owned));
+    let proxy = start(&origin, &all);
+    proxy.output_with("no profile `tiny` (acme_profile): it offers default, shortlived");
 }

@@ -21,6 +21,8 @@ use crate::support::{
 pub(super) struct Settings<'a> {
     /// Customers have to be known to it, by this key.
     pub(super) binding: Option<(&'a str, &'a str)>,
+    /// It offers the profiles `default` and `shortlived`.
+    pub(super) profiles: bool,
     /// It connects elsewhere than to us where it should look over HTTP.
     pub(super) sees_no_http: bool,
     /// Where names lead at first, if not to us.
@@ -182,6 +184,8 @@ fn config_of(
     (http, tls): (SocketAddr, SocketAddr),
 ) -> PathBuf {
     let keys = settings.binding.iter().copied();
+    let profile = |days: u64| serde_json::json!({"validityPeriod": days * 86_400});
+    let profiles = serde_json::json!({"default": profile(90), "shortlived": profile(6)});
     let config = serde_json::json!({"pebble": {
         "listenAddress": listens.to_string(),
         "managementListenAddress": management.to_string(),
@@ -193,6 +197,7 @@ fn config_of(
         "externalAccountMACKeys": keys.collect::<std::collections::BTreeMap<_, _>>(),
         "retryAfter": {"authz": 1, "order": 1},
         "keyAlgorithm": "ecdsa",
+        "profiles": settings.profiles.then_some(profiles),
     }});
     let path = config_file("").with_extension("json");
     let mut file = fs::File::create(&path).expect("a file");

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::super::acme::{AcmeConfig, MAX_NAMES, parse_directory, parse_email, parse_name};
+use super::super::acme::{
+    AcmeConfig, MAX_NAMES, parse_directory, parse_email, parse_name, parse_profile,
+};
 use super::super::mistake::{Mistake, Mistakes};
 use super::super::option::Form::{List, Text};
 use super::super::option::{Opt, opt, optional};
@@ -17,7 +19,7 @@ pub(in crate::config) const ACME: &[Opt<AcmeConfig>] = &[
     )
     .help("Host names to obtain and renew certificates for by ACME (Let's Encrypt)")
     .more(
-        "At most 100, each with a certificate of its own. Without `listen` and `tls_listen` \
+        "At most 100, each with a certificate of its own; IP addresses too. Without `listen` and `tls_listen` \
              the server listens on ports 80 and 443 of all addresses and redirects HTTP to HTTPS. \
              Using it accepts the terms of service of the certificate authority.",
     )
@@ -36,6 +38,14 @@ pub(in crate::config) const ACME: &[Opt<AcmeConfig>] = &[
              certificates browsers do not trust.",
     )
     .sets(|acme, v, m| m.put(&mut acme.directory, v.parse(parse_directory))),
+    optional("acme_profile", Text("NAME"), "shortlived")
+        .unset("the authority's default")
+        .help("Profile of certificates, such as `shortlived` (Let's Encrypt: six days)")
+        .more(
+            "An authority that does not offer it gets no order, and the error lists those that it offers. It applies from \
+             the next order on. Let's Encrypt issues certificates for addresses with `shortlived` only.",
+        )
+        .sets(|acme, v, m| m.put(&mut acme.profile, v.parse(parse_profile).map(Some))),
     optional("acme_root", Text("FILE"), "/etc/microcache/ca.pem")
         .unset("the system's roots")
         .help("File (PEM) with root certificates to trust for the ACME server itself")
