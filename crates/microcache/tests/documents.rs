@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use microcache_policy::Detail;
+use microcache_policy::tracking::TRACKING_PARAMETERS;
 use microcache_testkit::Folder;
 
 /// The documents outside of `docs`.
@@ -520,4 +521,15 @@ fn every_detail_of_cache_status_is_explained() {
     let explained: BTreeSet<&str> = between(table, "\n| `", "` |").collect();
     let details = Detail::ALL.iter().map(|detail| detail.as_str());
     assert_eq!(explained, details.chain(TIERS).collect());
+}
+
+#[test]
+fn every_tracking_parameter_is_documented() {
+    let rules = read("docs/caching-rules.md");
+    let (_, table) = rules
+        .split_once("| product | parameters |")
+        .expect("there is a table");
+    let table = table.split("\n\n").next().expect("it has an end");
+    let documented: BTreeSet<&str> = table.split('`').skip(1).step_by(2).collect();
+    assert_eq!(documented, TRACKING_PARAMETERS.iter().copied().collect());
 }

@@ -15,7 +15,7 @@ use crate::field_name::FieldName;
 use crate::fields::Fields;
 use crate::identity::identifies;
 use crate::patterns::{Patterns, takes};
-use crate::query::{decoded, in_any_reading, parameters};
+use crate::query::{decoded, in_any_reading, parameters, sort_by_name};
 use crate::rules::{KeyRules, Query, RequestRules, Rules, Seal};
 use crate::trust::{FieldForwarding, believed, field_forwarding};
 
@@ -114,11 +114,10 @@ pub fn build_for(
     let mut key = KeyBuf::from_buf_and_len([0; INLINE], INLINE);
     let seal = rules.key.seal;
     let first = scheme.as_byte(accept, seal);
-    let all = rules.key.query == Query::All;
-    let plain = all.then(|| plain(&mut key, first, host, path, query));
+    let plain = takes_whole(&rules.key).then(|| plain(&mut key, first, host, path, query));
     key.truncate(plain.flatten().unwrap_or(0));
     if key.is_empty() {
-        push_url(&mut key, first, host, path, query, &rules.key.query);
+        push_url(&mut key, first, host, path, query, &rules.key);
     }
     if accept == AcceptClass::Other {
         push_component(&mut key, &accept.canonical_value(fields));
@@ -168,16 +167,21 @@ pub fn normal_host(scheme: Scheme, host: &[u8]) -> Vec<u8> {
 /// The target with the parameters of the key alone, for the origin: the stored response serves all requests with this
 /// key, so none of them may send more. `None` if that is the whole target.
 pub fn kept_target(path_and_query: &[u8], rules: &KeyRules) -> Option<Vec<u8>> {
-    if rules.query == Query::All || rules.whole_query {
+    if takes_whole(rules) || rules.whole_query {
         return None;
     }
     let (path, query) = split_query(path_and_query);
     let mut target = path.to_vec();
-    for (i, parameter) in kept(query?, &rules.query).enumerate() {
+    for (i, parameter) in in_order(query?, rules).iter().enumerate() {
         target.push(if i == 0 { b'?' } else { b'&' });
         target.extend_from_slice(parameter);
     }
     Some(target)
+}
+
+/// Returns true if the key has the whole query as it is.
+fn takes_whole(rules: &KeyRules) -> bool {
+    rules.query == Query::All && !rules.sort
 }
 
 /// Returns true if a target has no query, or the origin sees only parameters of it that the key lists by name.
@@ -230,7 +234,7 @@ fn push_url(
     host: &[u8],
     path: &[u8],
     query: Option<&[u8]>,
-    rules: &Query,
+    rules: &KeyRules,
 ) {
     key.push(first);
     push_with_len(key, |out| {
@@ -321,20 +325,21 @@ pub fn join_query(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
     }
 }
 
-fn push_query(out: &mut KeyBuf, query: Option<&[u8]>, rules: &Query) {
+fn push_query(out: &mut KeyBuf, query: Option<&[u8]>, rules: &KeyRules) {
     let Some(query) = query else {
         out.push(0);
         return;
     };
-    if *rules == Query::All {
+    if takes_whole(rules) {
         out.push(1);
         push_component(out, query);
-    } else if kept(query, rules).next().is_none() {
-        out.push(0);
-    } else {
-        out.push(1);
+        return;
+    }
+    let parameters = in_order(query, rules);
+    out.push(u8::from(!parameters.is_empty()));
+    if !parameters.is_empty() {
         push_with_len(out, |out| {
-            for (i, parameter) in kept(query, rules).enumerate() {
+            for (i, parameter) in parameters.iter().enumerate() {
                 if i > 0 {
                     out.push(b'&');
                 }
@@ -342,6 +347,16 @@ fn push_query(out: &mut KeyBuf, query: Option<&[u8]>, rules: &Query) {
             }
         });
     }
+}
+
+/// The parameters of the key in the order that they have there. Those of one name keep theirs: the last or the first
+/// one may count.
+fn in_order<'a>(query: &'a [u8], rules: &'a KeyRules) -> SmallVec<[&'a [u8]; 16]> {
+    let mut parameters: SmallVec<[_; 16]> = kept(query, &rules.query).collect();
+    if rules.sort {
+        sort_by_name(&mut parameters);
+    }
+    parameters
 }
 
 /// The parameters of the key, undecoded. Their names are compared decoded; a parameter counts if any reading of it
@@ -534,7 +549,7 @@ mod tests {
             for query in [None, Some(&b""[..]), Some(b"a=1&b=2")] {
                 let (host, path) = (b"Shop.Example", path.as_bytes());
                 let (mut long, mut short) = (KeyBuf::new(), [0; INLINE]);
-                push_url(&mut long, b's', host, path, query, &Query::All);
+                push_url(&mut long, b's', host, path, query, &KeyRules::default());
                 let used = plain(&mut short, b's', host, path, query);
                 assert_eq!(used.is_some(), long.len() <= INLINE, "{length}");
                 assert!(
@@ -702,6 +717,33 @@ mod tests {
         };
         assert_eq!(kept_target(b"/a", &rules), None);
         assert_eq!(kept_target(b"*", &rules), None);
+    }
+
+    #[test]
+    fn sorted_parameters_of_one_name_keep_their_order() {
+        let except = Query::Except(Patterns::from_iter(["x"]));
+        for (query, target, expected) in [
+            (&Query::All, "/a?b=2&a=1", "/a?a=1&b=2"),
+            (&Query::All, "/a?b=2&a=1&b=1&%62=0", "/a?a=1&b=2&b=1&%62=0"),
+            (&Query::All, "/a?a[]=2&B&a[]=1", "/a?B&a[]=2&a[]=1"),
+            (&Query::All, "/a?b&&a", "/a?&a&b"),
+            (&Query::All, "/a?", "/a?"),
+            (&except, "/a?b&x=1&a", "/a?a&b"),
+            (&except, "/a?x=1", "/a"),
+        ] {
+            let rules = KeyRules {
+                query: query.clone(),
+                sort: true,
+                ..KeyRules::default()
+            };
+            let sent = kept_target(target.as_bytes(), &rules).expect("a query");
+            let sent = String::from_utf8(sent).expect("text");
+            assert_eq!(sent, expected, "{target}");
+            // The origin sees what is in the key.
+            let key = key_of(&rules, target, "");
+            assert_eq!(key, key_of(&KeyRules::default(), &sent, ""), "{target}");
+            assert_eq!(key, key_of(&rules, &sent, ""), "{target}");
+        }
     }
 
     #[test]

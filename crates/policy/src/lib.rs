@@ -59,6 +59,7 @@ pub mod syntax;
 pub mod tags;
 pub mod time;
 pub mod trace;
+pub mod tracking;
 pub mod trust;
 pub mod upgrade;
 pub mod url_template;

@@ -7,6 +7,17 @@ pub fn parameters(query: &[u8]) -> impl Iterator<Item = &[u8]> {
     query.split(|&b| b == b'&')
 }
 
+/// Sorts parameters by their decoded names. Those of one name keep their order.
+pub fn sort_by_name(parameters: &mut [&[u8]]) {
+    parameters.sort_by(|a, b| decoded(name(a)).cmp(decoded(name(b))));
+}
+
+/// The name of a parameter, undecoded.
+pub fn name(parameter: &[u8]) -> &[u8] {
+    let equals = memchr::memchr(b'=', parameter);
+    &parameter[..equals.unwrap_or(parameter.len())]
+}
+
 /// The parameters in every reading of one of them, undecoded: some parsers also split at `;`.
 pub fn in_any_reading(parameter: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let divided = memchr::memchr(b';', parameter).is_some();

@@ -266,6 +266,8 @@ fn with_hyphens(name: &[u8]) -> Vec<u8> {
 pub struct KeyRules {
     /// The query parameters that are part of the key.
     pub query: Query,
+    /// The order of parameters with different names does not matter: they are sorted, in the key and for the origin.
+    pub sort: bool,
     /// Forwards the whole query to the origin, which must not depend on the parameters outside the key.
     pub whole_query: bool,
     /// Request fields that are part of the key, by name; a `*` at the end matches any suffix.

@@ -93,6 +93,9 @@ fn of_sharing(rules: &Rules) -> Vec<u8> {
     if rules.user_context {
         out.extend(b"user context");
     }
+    if key.sort {
+        out.extend(b"sort");
+    }
     if let Some(route) = &key.route {
         out.extend(b"route");
         push_names(&mut out, vec![route.as_bytes().to_vec()]);
@@ -235,6 +238,10 @@ mod tests {
             with_key(KeyRules {
                 query: Query::Only(Patterns::from_iter(["theme"])),
                 whole_query: true,
+                ..KeyRules::default()
+            }),
+            with_key(KeyRules {
+                sort: true,
                 ..KeyRules::default()
             }),
         ];

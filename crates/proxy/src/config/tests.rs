@@ -6,7 +6,8 @@ use http::Method;
 use microcache_engine::Request;
 use microcache_policy::browser_cache::BrowserTtl;
 use microcache_policy::rules::Query;
-use microcache_policy::{Coding, Scheme, Separator};
+use microcache_policy::tracking::TRACKING_PARAMETERS;
+use microcache_policy::{Coding, Patterns, Scheme, Separator};
 use microcache_push::SyncPolicy;
 use microcache_testkit::Folder;
 
@@ -1200,9 +1201,33 @@ fn options_of_a_route_about_requests() {
     assert!(rules.request.removed_cookies.matches(b"t_1"));
     assert!(rules.request.removed_fields.matches(b"from"));
     assert!(rules.request.kept_fields.matches(b"API_KEY"));
-    assert!(rules.key.whole_query);
+    assert!(rules.key.whole_query && !rules.key.sort);
     assert_eq!(rules.key.headers, ["X-Geo-*"]);
     assert_eq!(rules.key.cookies, ["*"]);
+    let query = |of: &str| {
+        read(&format!(
+            "origin = \"http://a\"\nkey = {{ query = {{ {of} }} }}"
+        ))
+        .routes[0]
+            .rules
+            .key
+            .clone()
+    };
+    let tracking: Patterns = TRACKING_PARAMETERS.iter().collect();
+    let key = query("ignore = \"tracking\", sort = true");
+    assert_eq!((key.query, key.sort), (Query::Except(tracking), true));
+    let Query::Except(patterns) = query("ignore = [\"a\", \"tracking\"]").query else {
+        panic!("there are exceptions");
+    };
+    for (name, expected) in [
+        ("a", true),
+        ("utm_x", true),
+        ("gclid", true),
+        ("tracking", false),
+        ("b", false),
+    ] {
+        assert_eq!(patterns.matches(name.as_bytes()), expected, "{name}");
+    }
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use microcache_policy::FieldName;
 use microcache_policy::rules::{KeyRules, Query};
+use microcache_policy::tracking::TRACKING_PARAMETERS;
 use microcache_policy::trust::is_rewritten;
 
 use super::super::mistake::{Mistake, Mistakes};
-use super::super::option::Form::{List, Table, Text};
+use super::super::option::Form::{List, Switch, Table, Text};
 use super::super::option::{Opt, opt, optional};
 use super::super::raw::Value;
 use super::names::{field_pattern, name_pattern};
@@ -47,13 +48,25 @@ pub(in crate::config) const QUERY: &[Opt<QueryDraft>] = &[
     opt("ignore", List("NAME"), "[]")
         .example(r#"["utm_*", "fbclid"]"#)
         .help("Query parameters left out of the cache key")
-        .more("A `*` at the end matches any suffix.")
-        .sets(|q, v, m| q.ignore = v.each(m, |item| item.parse(name_pattern))),
+        .more(
+            "A `*` at the end matches any suffix. The word `tracking`, alone or in the list, stands \
+             for a [list](caching-rules.md#tracking-parameters) of parameters that advertising and \
+             analytics add to links.",
+        )
+        .sets(|q, v, m| q.ignore = with_tracking(v.each(m, |item| item.parse(name_pattern)))),
     optional("only", List("NAME"), r#"["page", "lang"]"#)
         .unset("all")
         .help("The only query parameters in the cache key")
         .more("Excludes `ignore`.")
         .sets(|q, v, m| q.only = Some(v.each(m, |item| item.parse(name_pattern)))),
+    opt("sort", Switch, "false")
+        .example("true")
+        .help("One entry for a query in any order of its parameters")
+        .more(
+            "Parameters are sorted by name, in the key and for the origin. Those of one name keep \
+             their order.",
+        )
+        .sets(|q, v, m| m.put(&mut q.sort, v.switch())),
     opt("forward", Text("kept|whole"), "kept")
         .help("Query sent to the origin: only parameters in the key, or the whole")
         .more(
@@ -80,6 +93,7 @@ fn set_query(key: &mut KeyRules, value: &Value, mistakes: &mut Mistakes) {
     }
     table.refuse_rest_inside("key", mistakes);
     key.whole_query = query.whole;
+    key.sort = query.sort;
     key.query = query.finish();
 }
 
@@ -106,11 +120,24 @@ fn keyed_field(text: &str) -> Result<String, String> {
     Ok(name)
 }
 
+/// The names with the shipped list in place of the word for it.
+fn with_tracking(names: Vec<String>) -> Vec<String> {
+    let written = |name: String| match &name[..] {
+        "tracking" => TRACKING_PARAMETERS
+            .iter()
+            .map(|&one| one.to_owned())
+            .collect(),
+        _ => vec![name],
+    };
+    names.into_iter().flat_map(written).collect()
+}
+
 /// The query part of a key, while it is read.
 #[derive(Debug, Default)]
 pub(in crate::config) struct QueryDraft {
     ignore: Vec<String>,
     only: Option<Vec<String>>,
+    sort: bool,
     whole: bool,
 }
 
