@@ -14,6 +14,7 @@ use crate::encoding::{length, push_component, push_field, push_with_len, take_co
 use crate::field_name::FieldName;
 use crate::fields::Fields;
 use crate::identity::identifies;
+use crate::no_vary_search::NoVarySearch;
 use crate::patterns::{Patterns, takes};
 use crate::query::{decoded, in_any_reading, parameters, sort_by_name};
 use crate::rules::{KeyRules, Query, RequestRules, Rules, Seal};
@@ -283,6 +284,16 @@ fn is_node(parameter: &[u8]) -> bool {
 
 /// Parses scheme, host, path and query from a key.
 pub fn url_of(key: &[u8]) -> Option<UrlParts<'_>> {
+    split_url(key).map(|(url, _)| url)
+}
+
+/// Path and query of a key: the target that a shared fetch asks for.
+pub fn target_of(key: &[u8]) -> Option<Vec<u8>> {
+    url_of(key).map(|(_, _, path, query)| join_query(path, query))
+}
+
+/// Parses the url from a key, and returns what follows it.
+fn split_url(key: &[u8]) -> Option<(UrlParts<'_>, &[u8])> {
     let (&scheme, mut rest) = key.split_first()?;
     let scheme = Scheme::from_byte(scheme)?;
     let host = take_component(&mut rest)?;
@@ -292,7 +303,32 @@ pub fn url_of(key: &[u8]) -> Option<UrlParts<'_>> {
         0 => None,
         _ => Some(take_component(&mut rest)?),
     };
-    Some((scheme, host, path, query))
+    Some(((scheme, host, path, query), rest))
+}
+
+/// Returns true if a response stored under the key of a simpler url states that the url of `key` is equivalent.
+pub fn is_equivalent(key: &[u8], simpler: &[u8], response: Fields<'_>) -> bool {
+    let stated = NoVarySearch::of(response);
+    let simplified = stated.and_then(|stated| simplified(key, &stated));
+    simplified.is_some_and(|simplified| simplified[..] == *simpler)
+}
+
+/// The key of the equivalent url that has only the parameters that count by a `No-Vary-Search`; `None` if those are all.
+pub fn simplified(key: &[u8], stated: &NoVarySearch) -> Option<KeyBuf> {
+    let ((_, _, _, query), rest) = split_url(key)?;
+    let query = query?;
+    let counting = stated.counting(query).join(&b'&');
+    if counting == query && !query.is_empty() {
+        return None;
+    }
+    let before = key.len() - rest.len() - query.len() - length(query).len() - 1;
+    let mut simplified = KeyBuf::from_slice(&key[..before]);
+    simplified.push(u8::from(!counting.is_empty()));
+    if !counting.is_empty() {
+        push_component(&mut simplified, &counting);
+    }
+    simplified.extend_from_slice(rest);
+    Some(simplified)
 }
 
 /// Removes the default port: `example.com:80` and `example.com:` are equivalent to `example.com` (RFC 3986 §6.2.3).
@@ -744,6 +780,32 @@ mod tests {
             assert_eq!(key, key_of(&KeyRules::default(), &sent, ""), "{target}");
             assert_eq!(key, key_of(&rules, &sent, ""), "{target}");
         }
+    }
+
+    #[test]
+    fn a_simplified_key_is_that_of_the_simplified_url() {
+        let stated = fields("No-Vary-Search: key-order, params=(\"utm\")");
+        let stated = NoVarySearch::of(stated.fields()).expect("a valid field");
+        let mut rules = KeyRules {
+            cookies: vec!["c".to_owned()],
+            ..KeyRules::default()
+        };
+        for seal in [Seal::Usual, Seal::Own(7)] {
+            rules.seal = seal;
+            for (target, expected) in [
+                ("/p?utm=1", Some("/p")),
+                ("/p?", Some("/p")),
+                ("/p?utm=1&id=2", Some("/p?id=2")),
+                ("/p?id=2&a", Some("/p?a&id=2")),
+                ("/p?id=2", None),
+                ("/p", None),
+            ] {
+                let key = |target| key_of(&rules, target, "Cookie: c=1\nAccept: text/x-a");
+                let found = simplified(&key(target), &stated);
+                assert_eq!(found, expected.map(key), "{target}");
+            }
+        }
+        assert_eq!(simplified(b"h", &stated), None);
     }
 
     #[test]

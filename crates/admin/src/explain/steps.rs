@@ -1,10 +1,12 @@
 //! Steps of the explanation up to the lookup: route, kind of request, cache key, stored responses.
 
+use std::collections::HashSet;
+
 use microcache_engine::{Decision, Explained};
 use microcache_policy::explain::span;
 use microcache_policy::{
     Detail, Explanation, Fields, Forward, Handling, Millis, OmittedFields, Reuse,
-    RevalidationReason, cookies, key,
+    RevalidationReason, cookies, key, query,
 };
 use microcache_proxy::{ParsedRequest, RateLimitState, RequestExplanation, RouteResponse};
 use serde_json::{Value, json};
@@ -264,11 +266,24 @@ fn keyed(request: &ParsedRequest, explained: &Explained) -> ExplanationStep {
     };
     let mut because = "scheme, host, path and query".to_owned();
     let (left_out, parts) = (names("ignored"), names("parts"));
+    let by_route = key::left_out(&request.target, &explained.rules.key);
+    let by_route: Vec<String> = by_route.map(|one| text(query::name(one))).collect();
+    let is_by_route = |name: &String| by_route.contains(name);
+    let (left_out, by_response): (Vec<_>, Vec<_>) = left_out.into_iter().partition(is_by_route);
     if !parts.is_empty() {
         because = format!("{because}, and {} on this route", listed(&parts));
     }
     if !left_out.is_empty() {
         because = format!("{because}; {} of the query is ignored", listed(&left_out));
+    }
+    if explained.is_simplified {
+        let path = text(key::split_query(&request.target).0);
+        let what = if by_response.is_empty() {
+            "the order".to_owned()
+        } else {
+            listed(&by_response)
+        };
+        because = format!("{because}; {what} of the query is ignored by No-Vary-Search of {path}");
     }
     let url = key["url"].as_str().unwrap_or_default();
     ExplanationStep::new(format!("cache key {url}"), because).by("RFC 9111 §2")
@@ -277,10 +292,11 @@ fn keyed(request: &ParsedRequest, explained: &Explained) -> ExplanationStep {
 /// Parts of the key besides the URL, by name only.
 pub(super) fn key_of(request: &ParsedRequest, explained: &Explained) -> Value {
     let rules = &explained.rules;
-    let left_out = key::left_out(&request.target, &rules.key).map(|parameter| {
-        let name = parameter.split(|&b| b == b'=').next();
-        text(name.unwrap_or_default())
-    });
+    let kept = key::target_of(&explained.key).unwrap_or_default();
+    let (kept, all) = (parameters_of(&kept), parameters_of(&request.target));
+    let kept: HashSet<&[u8]> = kept.collect();
+    let left_out = all.filter(|one| !one.is_empty() && !kept.contains(one));
+    let left_out = left_out.map(|parameter| text(query::name(parameter)));
     let mut parts: Vec<String> = rules.key.headers.clone();
     parts.extend(
         rules
@@ -296,6 +312,11 @@ pub(super) fn key_of(request: &ParsedRequest, explained: &Explained) -> Value {
         "ignored": left_out.collect::<Vec<_>>(),
         "parts": parts,
     })
+}
+
+fn parameters_of(target: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (_, query) = key::split_query(target);
+    query.into_iter().flat_map(query::parameters)
 }
 
 /// Names of the forwarding fields that are part of the key, as a trusted proxy sent them.

@@ -42,12 +42,14 @@ impl Cache {
             if self.tiers.is_empty() {
                 let hit = self.put(key, stored, request);
                 if let Some(hit) = &hit {
+                    self.learn_query(key, hit);
                     self.changes.notify(key, hit, kind);
                 }
                 return hit.is_some();
             }
             let held = Memory::detached_hit(stored);
             let _ = self.put(key, held.with_lifetime(held.lifetime()), request);
+            self.learn_query(key, &held);
             self.tiers.store(key, &held, claimed, self.clock.now());
             self.changes.notify(key, &held, kind);
             true
@@ -60,6 +62,7 @@ impl Cache {
         let kept = leader.finish(|| {
             let is_current = self.may_commit(leader, &stored);
             if is_current && let Some(hit) = self.put(leader.key(), stored, request) {
+                self.learn_query(leader.key(), &hit);
                 self.changes.notify(leader.key(), &hit, ChangeKind::Stored);
             }
             is_current
@@ -156,6 +159,12 @@ impl Cache {
             newest.note_checked(stored);
         }
         is_current
+    }
+
+    /// Records what a response that has just been stored states about the queries of its path.
+    fn learn_query(&self, key: &[u8], stored: &Stored) {
+        let (began, now) = (Some(stored.began()), self.clock.now());
+        self.queries.learn(key, stored.fields(), began, now);
     }
 
     /// Stores a response in memory, which counts refusals.

@@ -95,6 +95,14 @@ impl SharedAnswer {
         }
     }
 
+    /// The time at which it was requested.
+    pub(crate) fn began(&self) -> Time {
+        match self {
+            Self::Filling(filling) => filling.began,
+            Self::Confirmed(hit) | Self::Found(hit, _) => hit.began(),
+        }
+    }
+
     /// The field lines for all clients.
     pub(crate) fn fields(&self) -> Fields<'_> {
         match self {

@@ -41,6 +41,7 @@ mod marks;
 mod promote;
 mod purge;
 mod purges;
+mod query_notes;
 mod rule;
 mod rules;
 mod sweep;
@@ -66,6 +67,7 @@ use flight::{ActiveFetch, FlightLimits, Flights};
 use marks::Marks;
 use microcache_store::Clock;
 use purges::Purges;
+use query_notes::QueryNotes;
 use rules::{PurgeRules, SharedRuleNumber};
 use url_notes::UrlNotes;
 
@@ -78,6 +80,7 @@ pub use rule::{Rule, Scope, Strength, variant_number};
 
 pub(crate) use look_up::MemoryLookup;
 pub(crate) use promote::{TierHit, TierScope, TierSearch};
+pub(crate) use query_notes::SimplifiedKey;
 pub(crate) use rule::tag_numbers;
 
 /// The divisor of memory's capacity that bounds each of the indexes of purged keys and of rules.
@@ -101,6 +104,7 @@ pub struct Cache {
     /// Keys whose responses to requests with credentials are shareable.
     open: Marks,
     urls: UrlNotes,
+    pub(crate) queries: QueryNotes,
     changes: Arc<Changes>,
     /// Notified when a rule has to be swept.
     unswept: Notify,
@@ -134,6 +138,7 @@ impl Cache {
             whole: Marks::new(),
             open: Marks::new(),
             urls: UrlNotes::new(),
+            queries: QueryNotes::new(),
             changes: Arc::default(),
             unswept: Notify::new(),
             swept_through: SharedRuleNumber::default(),

@@ -96,6 +96,8 @@ impl Cache {
         // An open file is as near as memory.
         if hit.body().is_some() && !self.is_purged(key, &hit) {
             self.flights.unless_purged(key, purges, || {
+                self.queries
+                    .learn(key, hit.fields(), None, self.clock.now());
                 self.put(key, hit.with_lifetime(hit.lifetime()), request);
             });
         }
@@ -165,6 +167,8 @@ impl Cache {
             if self.is_purged(leader.key(), hit) {
                 return;
             }
+            self.queries
+                .learn(leader.key(), hit.fields(), None, self.clock.now());
             self.put(leader.key(), hit.with_lifetime(hit.lifetime()), request);
         });
     }

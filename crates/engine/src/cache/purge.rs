@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use microcache_policy::tags::MAX_TAGS;
-use microcache_policy::{OriginView, Time};
+use microcache_policy::{Fields, OriginView, Rules, Scheme, Time, key};
 use microcache_store::{Hit, Key, Removal, Stored, TagNumbers, TierError, random};
 use tokio::time::timeout;
 
@@ -123,10 +123,33 @@ impl Cache {
     /// fetches that began before this moment: purging too much only costs a fetch.
     pub(super) fn add_rule(&self, rule: &Rule, places: RulePlaces) {
         let now = self.clock.now();
-        if self.rules.add(rule.clone(), now, places).is_some() {
-            self.changes.notify_rule(rule);
-            self.unswept.notify_one();
+        // In this order: an entry of the equivalent url is covered, or counts as too old for the purged one.
+        let equivalent = self.equivalent(rule, now);
+        for rule in equivalent.iter().chain([rule]) {
+            if self.rules.add(rule.clone(), now, places).is_some() {
+                self.changes.notify_rule(rule);
+                self.unswept.notify_one();
+            }
         }
+    }
+
+    /// The purge of the simplest url that is equivalent to the purged one, as this process knows it.
+    fn equivalent(&self, rule: &Rule, now: Time) -> Option<Rule> {
+        let Scope::Url { host, target } = &rule.scope else {
+            return None;
+        };
+        let (none, rules) = (Fields::default(), Rules::default());
+        let key = key::build(Scheme::Http, host, target, none, false, &rules);
+        let simplified = self.queries.purged(&key, now)?;
+        Some(Rule {
+            // Another process derives the same one from this purge.
+            id: rule.id.rotate_left(32),
+            scope: Scope::Url {
+                host: host.clone(),
+                target: key::target_of(&simplified)?.into(),
+            },
+            ..rule.clone()
+        })
     }
 
     /// The progress of the purge with this id; `None` if the id is unknown or the purge is

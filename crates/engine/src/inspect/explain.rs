@@ -44,6 +44,8 @@ pub struct Explained {
     pub facts: RequestFacts,
     /// The cache key, unless it bypasses the cache.
     pub key: KeyBuf,
+    /// The key is that of a url with fewer parameters, which is equivalent by `No-Vary-Search`.
+    pub is_simplified: bool,
     /// The time of the decision.
     pub now: Time,
     /// The decision.
@@ -215,6 +217,7 @@ impl Engine {
             bypass: found.bypass,
             facts,
             key,
+            is_simplified: false,
             now,
             decision: Decision::Pass(Forward::Bypass, None),
             joins: None,
@@ -246,6 +249,9 @@ impl Engine {
             return explained;
         }
         let view = request.origin_view(&route.rules);
+        let (key, since) = self.key_and_since(route, request, &view, together, now);
+        explained.is_simplified = key != explained.key;
+        explained.key = key;
         let known = self.cache.look_up(&explained.key, &view, now);
         explained.variants = self.variants(&explained.key, &known);
         explained.left_out = OmittedFields::of(&view, &self.known_vary(&explained.key, None, now));
@@ -257,7 +263,7 @@ impl Engine {
             facts: &facts,
         };
         let mut behind = TierExplanation::default();
-        let decision = match self.of_memory(&look, &known, now) {
+        let decision = match self.of_memory(&look, &known, since, now) {
             Ok(decision) => decision,
             Err(forward) => {
                 self.of_tiers(&look, &known, (forward, together), now, &mut behind)
@@ -281,6 +287,7 @@ impl Engine {
         &self,
         look: &LookupContext<'_>,
         known: &MemoryLookup,
+        since: Time,
         now: Time,
     ) -> Result<Decision, Forward> {
         let MemoryLookup::Response(hit) = known else {
@@ -292,6 +299,7 @@ impl Engine {
             ttl: whole_seconds(hit, now),
         };
         match self.usability(hit, look.key, look.view, look.facts, now) {
+            _ if hit.began() < since => Err(Forward::Stale),
             Usability::Fresh => Ok(stored(Reuse::Fresh)),
             Usability::Stale => Ok(stored(Reuse::Stale)),
             Usability::None(forward) => Err(forward),
@@ -387,7 +395,9 @@ impl Engine {
         let (request, rules) = (look.request, look.view.rules);
         let host = key::normal_host(request.scheme, request.host);
         let kept = key::kept_target(request.target, &rules.key);
-        let url = (&host[..], kept.as_deref().unwrap_or(request.target));
+        let kept = Bytes::from(kept.unwrap_or_else(|| request.target.to_vec()));
+        let target = self.target_of(look.route, look.key, &kept);
+        let url = (&host[..], &target[..]);
         if !is_found
             && let Some(page) = self
                 .application_page(look.key, look.route, look.facts, url)

@@ -9,7 +9,7 @@ use crate::cache::WatchTarget;
 #[cfg(feature = "compress")]
 use crate::compress::decoded::decoded;
 use crate::message::Request;
-use crate::request::serve::{Engine, RequestMode, Usability, facts_of, key_as, key_of, mode_of};
+use crate::request::serve::{Engine, RequestMode, Usability, mode_of};
 
 /// The response in memory that would answer a request.
 #[derive(Clone)]
@@ -75,10 +75,11 @@ impl Engine {
         {
             return None;
         }
-        let key = key_of(request, &route.rules);
         let view = request.origin_view(&route.rules);
+        let (key, since) = self.key_and_since(route, request, &view, true, now);
         let hit = self.cache.look_up(&key, &view, now).response()?;
         match self.usability(&hit, &key, &view, &facts, now) {
+            _ if hit.began() < since => None,
             Usability::Fresh => {
                 let fresh_for = hit.lifetime().ttl(now).max(0).cast_unsigned();
                 Some(Peek { hit, fresh_for })
@@ -90,8 +91,7 @@ impl Engine {
 
     /// Looks up the page in memory that a request would select without credentials, whatever its age.
     pub fn page_of_strangers(&self, route: usize, request: &Request<'_>) -> Option<Hit> {
-        let rules = self.rules(route);
-        let key = key_as(facts_of(request, rules).accept(), request, rules);
+        let (now, route) = (self.clock.now(), &self.routes[route]);
         let mut fields = FieldsBuf::new();
         fields.extend_if(request.fields, |name, _| {
             !name.eq_ignore_ascii_case(b"cookie") && !is_identity(name)
@@ -100,16 +100,17 @@ impl Engine {
             fields: fields.fields(),
             ..*request
         };
-        let view = stranger.origin_view(rules);
-        let hit = self
-            .cache
-            .look_up(&key, &view, self.clock.now())
-            .response()?;
-        (hit.status() == 200).then_some(hit)
+        let view = stranger.origin_view(&route.rules);
+        let (key, since) = self.key_and_since(route, request, &view, true, now);
+        let hit = self.cache.look_up(&key, &view, now).response()?;
+        (hit.status() == 200 && hit.began() >= since).then_some(hit)
     }
 
     /// The watch target for the entries under a request's key.
     pub fn watched(&self, request: &Request<'_>) -> WatchTarget {
-        WatchTarget::Key(Key::from(&*key_of(request, &self.route(request).rules)))
+        let route = self.route(request);
+        let view = request.origin_view(&route.rules);
+        let (key, _) = self.key_and_since(route, request, &view, true, self.clock.now());
+        WatchTarget::Key(Key::from(&key[..]))
     }
 }

@@ -13,18 +13,23 @@ impl Engine {
     /// origin is not asked.
     pub async fn variants_for(&self, request: &Request<'_>) -> Vec<u64> {
         let rules = &self.route(request).rules;
-        let key = key_of(request, rules);
+        let own = key_of(request, rules);
+        let simplified = self.cache.queries.simplified(&own, self.clock.now());
+        let keys = [Some(own), simplified.map(|simplified| simplified.key)];
         let view = request.origin_view(rules);
-        let mut numbers = self.cache.variants_for(&key, &view);
-        numbers.push(variant_number(&key, &VaryNames::default(), &[]));
-        let near = self.cache.copy_in_tiers(&key, &view).await;
-        // The nearest tier may have another variant than the shared ones.
-        let shared = self.cache.copy_in_shared_tiers(&key, &view).await;
-        let behind = [near, shared].into_iter().flatten();
-        numbers.extend(behind.map(|found| {
-            let one = found.stored();
-            variant_number(&key, one.vary(), one.selection())
-        }));
+        let mut numbers = Vec::new();
+        for key in keys.iter().flatten() {
+            numbers.extend(self.cache.variants_for(key, &view));
+            numbers.push(variant_number(key, &VaryNames::default(), &[]));
+            let near = self.cache.copy_in_tiers(key, &view).await;
+            // The nearest tier may have another variant than the shared ones.
+            let shared = self.cache.copy_in_shared_tiers(key, &view).await;
+            let behind = [near, shared].into_iter().flatten();
+            numbers.extend(behind.map(|found| {
+                let one = found.stored();
+                variant_number(key, one.vary(), one.selection())
+            }));
+        }
         numbers.sort_unstable();
         numbers.dedup();
         numbers

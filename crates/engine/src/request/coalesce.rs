@@ -340,6 +340,15 @@ impl Engine {
         verdict: Verdict,
     ) -> CoalescedStep {
         let facts = plan.why.facts;
+        let of_key = (plan.why.route, &plan.spec.key[..]);
+        let is_for_it = |fields| {
+            // It was fetched for this request.
+            let fetched = (fields, Time::from_millis(u64::MAX));
+            self.is_for_url(&incoming.as_request(), of_key, fetched)
+        };
+        if !verdict.fields().is_none_or(is_for_it) {
+            return CoalescedStep::FetchDirectly(None);
+        }
         let mut cache_status = CacheStatus {
             fwd: Some(plan.why.forward),
             detail: plan.why.detail,
@@ -459,8 +468,14 @@ impl Engine {
         if !vary::answers(vary, selected, &selection, answer.fields()) {
             return CoalescedStep::LookAgain;
         }
+        let of_key = (plan.why.route, &plan.spec.key[..]);
+        let is_for_it = self.is_for_url(
+            &incoming.as_request(),
+            of_key,
+            (answer.fields(), answer.began()),
+        );
         // A response that no request may reuse without revalidation is not for the waiters either.
-        if !matches!(reuse(&lifetime, &facts, at), Reuse::Fresh | Reuse::Stale) {
+        if !is_for_it || !matches!(reuse(&lifetime, &facts, at), Reuse::Fresh | Reuse::Stale) {
             return CoalescedStep::FetchDirectly(None);
         }
         let now = self.clock.now();

@@ -35,9 +35,13 @@ impl Engine {
     /// `stale_wait`.
     pub(crate) fn ask_directly(
         self: Arc<Self>,
-        plan: Box<DirectFetch>,
+        mut plan: Box<DirectFetch>,
         incoming: ForwardedRequest,
     ) -> BoxFuture<'static, Result<Response, NoResponse>> {
+        if let Some(key) = plan.key.take() {
+            let own = self.key_of_its_own(plan.why.route, &incoming.as_request(), key);
+            plan.key = Some(own);
+        }
         let why = &plan.why;
         let key = plan.key.as_ref().filter(|_| plan.may_have_copy);
         let has_copy = key.is_some_and(|key| {

@@ -74,8 +74,11 @@ impl Engine {
             } else {
                 &AcceptClass::ALL
             };
-            let key = |&accept| key_as(accept, &get, &route.rules);
-            keys.extend(classes.iter().map(key));
+            for &accept in classes {
+                let key = key_as(accept, &get, &route.rules);
+                keys.extend(self.cache.queries.purged(&key, self.clock.now()));
+                keys.push(key);
+            }
         }
         keys
     }

@@ -250,7 +250,7 @@ impl Engine {
                 method: Method::GET,
                 scheme: fetch.incoming.head.scheme,
                 authority: fetch.incoming.head.host.clone(),
-                target: fetch.incoming.head.target.clone(),
+                target: self.target_of(fetch.route, leader.key(), &fetch.incoming.head.target),
                 fields,
                 withheld: shared.withheld.clone(),
                 body: Body::Empty,

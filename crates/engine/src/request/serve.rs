@@ -13,11 +13,13 @@ use microcache_policy::request::{Handling, PassReason, fragment_fields};
 use microcache_policy::request_fields::withheld_names;
 use microcache_policy::reuse::{Reuse, RevalidationReason, awaits_refresh, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
-use microcache_policy::{AcceptClass, Detail, OriginView, RequestFacts, Rules, Scheme, Time};
+use microcache_policy::{
+    AcceptClass, Detail, Fields, OriginView, RequestFacts, Rules, Scheme, Time,
+};
 use microcache_store::{Hit, Key, Tiers};
 
 use crate::cache::flight::Failure;
-use crate::cache::{Cache, MemoryLookup, Scope};
+use crate::cache::{Cache, MemoryLookup, Scope, SimplifiedKey};
 use crate::fill::FillBudget;
 use crate::message::{Request, Response};
 use crate::origin::{Origin, RouteId};
@@ -156,12 +158,21 @@ impl Engine {
         }
 
         // 2. The key, and the entry in memory.
-        let key = key_as(facts.accept(), request, &route.rules);
+        let mut key = key_as(facts.accept(), request, &route.rules);
         let view = request.origin_view(&route.rules);
+        let mut since = Time::default();
+        if self.cache.queries.has_any()
+            && let Some(simplified) = self.simplified(route, &key, &view, may_coalesce, now)
+        {
+            SimplifiedKey { key, since } = simplified;
+        }
         let known = self.cache.look_up(&key, &view, now);
 
         // 3. Is the stored response reusable?
         let (known, forward) = match known {
+            MemoryLookup::Response(hit) if hit.began() < since => {
+                (MemoryLookup::Response(hit), Forward::Stale)
+            }
             MemoryLookup::Response(hit) => match self.usability(&hit, &key, &view, &facts, now) {
                 Usability::Fresh if !route.rules.compress.is_on() => {
                     return Served::Now(answer(hit, request, &facts, now, Outcome::Hit));
@@ -195,6 +206,85 @@ impl Engine {
             facts: &facts,
         };
         self.beyond_memory(&look, known, forward, may_coalesce, now)
+    }
+
+    /// The key of the simplest equivalent url, as the responses of the path state it. `None` if the request is not
+    /// coalesced with those for other urls, or the response in memory states something else.
+    #[cold]
+    pub(crate) fn simplified(
+        &self,
+        route: &Route,
+        key: &[u8],
+        view: &OriginView<'_>,
+        may_coalesce: bool,
+        now: Time,
+    ) -> Option<SimplifiedKey> {
+        let simplified = self.cache.queries.simplified(key, now)?;
+        let may_share = may_coalesce && route.collapse && !route.rules.key.whole_query;
+        let is_shared = may_share
+            && match self.cache.look_up(&simplified.key, view, now) {
+                MemoryLookup::Response(hit) => {
+                    key::is_equivalent(key, &simplified.key, hit.fields())
+                }
+                known => {
+                    let selection = known.selection(view);
+                    known.uncacheable(&selection, now).is_none()
+                        && !self.cache.is_too_large(&simplified.key, &selection, now)
+                }
+            };
+        is_shared.then_some(simplified)
+    }
+
+    /// The key that a request is looked up by, and the time since when entries under it count.
+    pub(crate) fn key_and_since(
+        &self,
+        route: &Route,
+        request: &Request<'_>,
+        view: &OriginView<'_>,
+        may_coalesce: bool,
+        now: Time,
+    ) -> (KeyBuf, Time) {
+        let key = key_of(request, &route.rules);
+        match self.simplified(route, &key, view, may_coalesce, now) {
+            Some(SimplifiedKey { key, since }) => (key, since),
+            None => (key, Time::default()),
+        }
+    }
+
+    /// Returns true if a response under this key, fetched then, may answer a request: it has the request's url, or
+    /// states that they are equivalent.
+    pub(crate) fn is_for_url(
+        &self,
+        request: &Request<'_>,
+        (route, key): (usize, &[u8]),
+        (response, began): (Fields<'_>, Time),
+    ) -> bool {
+        if !self.cache.queries.has_any() {
+            return true;
+        }
+        let own = key_of(request, self.rules(route));
+        own[..] == *key || {
+            let simplified = self.cache.queries.simplified(&own, self.clock.now());
+            simplified.is_some_and(|simplified| simplified.since <= began)
+                && key::is_equivalent(&own, key, response)
+        }
+    }
+
+    /// The key of a request that is sent on its own: that of its whole url, even if `key` is that of an equivalent one.
+    pub(crate) fn key_of_its_own(&self, route: usize, request: &Request<'_>, key: Key) -> Key {
+        if self.cache.queries.has_any() {
+            Key::from(&*key_of(request, self.rules(route)))
+        } else {
+            key
+        }
+    }
+
+    /// The target that a coalesced fetch asks for: the url of its key.
+    pub(crate) fn target_of(&self, route: usize, key: &[u8], target: &Bytes) -> Bytes {
+        if !self.cache.queries.has_any() || self.rules(route).key.whole_query {
+            return target.clone();
+        }
+        key::target_of(key).map_or_else(|| target.clone(), Bytes::from)
     }
 
     /// Continues a lookup that memory cannot answer: with a tier that can without waiting, or with a plan to ask the
@@ -427,9 +517,13 @@ impl Engine {
         let request = Request::of_url(scheme, host, target);
         let mut scopes = Vec::new();
         for route in self.routes_of_url(&request) {
-            let scope = scope_on(route, &request);
-            if !scopes.contains(&scope) {
-                scopes.push(scope);
+            let key = key_of(&request, &route.rules);
+            let simplified = self.cache.queries.simplified(&key, self.clock.now());
+            let keys = [Some(key), simplified.map(|simplified| simplified.key)];
+            for scope in keys.iter().flatten().map(|key| scope_of(key, &request)) {
+                if !scopes.contains(&scope) {
+                    scopes.push(scope);
+                }
             }
         }
         scopes
@@ -456,9 +550,8 @@ impl Engine {
     }
 }
 
-fn scope_on(route: &Route, request: &Request<'_>) -> Scope {
-    let key = key_of(request, &route.rules);
-    let (host, target) = match key::url_of(&key) {
+fn scope_of(key: &[u8], request: &Request<'_>) -> Scope {
+    let (host, target) = match key::url_of(key) {
         Some((_, host, path, query)) => (host, key::join_query(path, query)),
         // Every key has them.
         None => (request.host, request.target.to_vec()),

@@ -113,7 +113,13 @@ impl Engine {
         let request = query.incoming.origin_view(self.rules(query.route));
         let mut selection = Selection::new();
         vary::select(hit.vary(), &request, &mut selection);
+        let of_key = (query.route, query.key);
         is_whole
+            && self.is_for_url(
+                &query.incoming.as_request(),
+                of_key,
+                (hit.fields(), hit.began()),
+            )
             && !self.cache.is_purged(query.key, hit)
             && vary::answers(hit.vary(), hit.selection(), &selection, hit.fields())
             && on_error(&hit.lifetime(), query.facts, now)

@@ -38,10 +38,9 @@ impl Engine {
             TierLookup::Ask(claimed) => claimed,
             found @ TierLookup::Found(..) => return found,
         };
-        let url = (
-            &fetch.incoming.head.host[..],
-            &fetch.incoming.head.target[..],
-        );
+        let head = &fetch.incoming.head;
+        let target = self.target_of(fetch.route, leader.key(), &head.target);
+        let url = (&head.host[..], &target[..]);
         let page = self.application_page(leader.key(), fetch.route, &fetch.facts, url);
         match page.await {
             Some(hit) => {
@@ -64,7 +63,7 @@ impl Engine {
             let request = self.origin_view(fetch);
             let turn = match self.cache.search_tiers(leader, &request, scope).await {
                 TierSearch::Missing(turn) => turn,
-                TierSearch::Found(found) if self.is_usable(fetch, &found) => {
+                TierSearch::Found(found) if self.is_usable(leader, fetch, &found) => {
                     return self.promote(leader, fetch, *found);
                 }
                 // A shared tier may have a newer one from another process.
@@ -111,7 +110,7 @@ impl Engine {
         let request = self.origin_view(fetch);
         let scope = TierScope::InSharedTiers;
         if let TierSearch::Found(found) = self.cache.search_tiers(leader, &request, scope).await {
-            if self.is_usable(fetch, &found) {
+            if self.is_usable(leader, fetch, &found) {
                 return self.promote(leader, fetch, *found);
             }
             self.keep_for_validation(leader, fetch, *found);
@@ -140,8 +139,14 @@ impl Engine {
         look: &LookupContext<'_>,
         now: Time,
     ) -> Option<Response> {
-        let is_fresh =
-            |stored: &Stored| matches!(reuse(&stored.lifetime(), look.facts, now), Reuse::Fresh);
+        let is_fresh = |stored: &Stored| {
+            matches!(reuse(&stored.lifetime(), look.facts, now), Reuse::Fresh)
+                && self.is_for_url(
+                    look.request,
+                    (look.route, look.key),
+                    (stored.fields(), stored.began()),
+                )
+        };
         let (hit, tier) = self.cache.try_promote(look.key, look.view, is_fresh)?;
         Some(answer_from(tier, hit, look.request, look.facts, now))
     }
@@ -169,7 +174,7 @@ impl Engine {
 
     /// Checks whether a tier's response can be served. A response that cannot may still be
     /// revalidated.
-    fn is_usable(&self, fetch: &Fetch, found: &TierHit) -> bool {
+    fn is_usable(&self, leader: &Leader, fetch: &Fetch, found: &TierHit) -> bool {
         let usable = match reuse(&found.stored().lifetime(), &fetch.facts, self.clock.now()) {
             Reuse::Fresh => true,
             // A client gets it at once and it is refreshed meanwhile; a refresh goes on to the
@@ -177,7 +182,11 @@ impl Engine {
             Reuse::Stale => matches!(fetch.urgency, Urgency::Client),
             _ => false,
         };
-        usable && !found.is_purged
+        let (stored, request) = (found.stored(), fetch.incoming.as_request());
+        let of_key = (fetch.route, &leader.key()[..]);
+        usable
+            && !found.is_purged
+            && self.is_for_url(&request, of_key, (stored.fields(), stored.began()))
     }
 
     /// Prepares the revalidation of a stale response from a tier, unless a refresh is under way.

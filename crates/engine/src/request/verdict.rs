@@ -1,6 +1,6 @@
 //! The verdict of a fetch: its result for the leader and for the waiters.
 
-use microcache_policy::{Detail, Time};
+use microcache_policy::{Detail, Fields, Time};
 use microcache_store::Hit;
 
 use crate::cache::Cache;
@@ -86,6 +86,19 @@ impl Verdict {
                 FetchOutcome::Failed(failed.failure.clone(), failed.stale.clone())
             }
         });
+    }
+
+    /// The field lines of a response for the leader; `None` without one, and for a failure.
+    pub(crate) fn fields(&self) -> Option<Fields<'_>> {
+        match self {
+            Self::Storable(copy) => Some(copy.filling.fields.fields()),
+            Self::Confirmed(confirmed) => Some(confirmed.stored.fields()),
+            Self::ConfirmedForOne(hit, _) | Self::Found(hit, _) => Some(hit.fields()),
+            Self::Private(response, _) | Self::Refused(response, _) => {
+                Some(response.fields.fields())
+            }
+            Self::FetchDirectly(_) | Self::Left | Self::Failed(_) => None,
+        }
     }
 
     /// The verdict for a client whose fields were partly withheld from the origin: a response for

@@ -6,6 +6,7 @@ mod compression;
 mod edge;
 mod for_one;
 mod large;
+mod no_vary_search;
 mod once;
 mod private;
 mod purge;

@@ -517,3 +517,29 @@ fn routes_without_application_explain_themselves() {
     }
     assert!(origin.requests().is_empty());
 }
+
+#[test]
+fn parameters_that_a_response_ignores_are_explained_and_any_of_their_urls_purges() {
+    let origin = Origin::start();
+    let fields = [
+        "Cache-Control: max-age=600",
+        "No-Vary-Search: params=(\"utm_source\")",
+    ];
+    let reply = || Reply::ok(&fields, "page");
+    origin.on("/page?b=1").reply(reply()).reply(reply());
+    let (proxy, admin) = with_config(&origin, "");
+    proxy.get("/page?b=1");
+    proxy.get("/page?utm_source=mail&b=1").assert_hit();
+    let reported = explain(admin, "/page?utm_source=x&b=1", &json!({}));
+    let key = json!({"url": "http://example.com/page?b=1", "ignored": ["utm_source"], "parts": []});
+    assert_eq!(
+        (&reported["verdict"], &reported["key"]),
+        (&json!("hit"), &key)
+    );
+    let said = "`utm_source` of the query is ignored by No-Vary-Search of /page";
+    assert!(steps(&reported).contains(said), "{reported:#}");
+    let url = "http://example.com/page?b=1&utm_source=y";
+    Operator::at(admin).purge(&json!({"url": url}));
+    proxy.get("/page?b=1&utm_source=z");
+    assert_eq!(origin.count("/page?b=1"), 2);
+}
