@@ -176,6 +176,7 @@ impl CacheableRequest {
             network: Network::from_bits(0),
             body: Body::Empty,
             length: None,
+            content: None,
             client: None,
             interim: None,
             span: None,

@@ -153,6 +153,7 @@ fn round(engine: Arc<Engine>, fields: &str, after: u64, status: u16) -> Box<dyn 
             fields: Fields::indexed(fields.as_bytes(), &index),
             address: engine::CLIENT,
             has_body: false,
+            content: None,
             upgrade: false,
             is_trusted: false,
             signed_in: false,

@@ -21,6 +21,7 @@ pub mod body;
 pub mod cache;
 mod cause;
 mod compress;
+mod content;
 mod fill;
 mod holdings;
 mod inspect;
@@ -38,6 +39,7 @@ pub use cause::Cause;
 #[cfg(feature = "compress")]
 pub use compress::GzipPage;
 pub use compress::{CompressionStats, MadeStats};
+pub use content::{ContentDigest, QueryContent};
 pub use fill::{FillReader, pace};
 pub use holdings::Holdings;
 pub use inspect::{Compressed, Decision, Explained, ExplainedVariant, Peek};

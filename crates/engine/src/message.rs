@@ -13,6 +13,7 @@ use microcache_policy::{
 };
 
 use crate::body::Body;
+use crate::content::{ContentDigest, QueryContent};
 use crate::origin::Tunnel;
 use crate::origin::client::ClientConnection;
 use crate::origin::interim::Interims;
@@ -58,6 +59,8 @@ pub struct Request<'a> {
     pub address: &'a str,
     /// The request has a body.
     pub has_body: bool,
+    /// The content of a QUERY, once it is received: part of the key.
+    pub content: Option<&'a ContentDigest>,
     /// The client requests another protocol (`Upgrade` or CONNECT).
     pub upgrade: bool,
     /// The peer is a trusted proxy, and its forwarding fields count.
@@ -82,6 +85,7 @@ impl<'a> Request<'a> {
             fields: Fields::default(),
             address: "",
             has_body: false,
+            content: None,
             upgrade: false,
             is_trusted: false,
             signed_in: false,
@@ -137,6 +141,8 @@ pub struct ForwardedRequest {
     pub body: Body,
     /// The body's length, if the client sent one.
     pub length: Option<u64>,
+    /// The content of a QUERY, once it is received.
+    pub content: Option<Arc<QueryContent>>,
     /// The client's connection; `None` for a refresh.
     pub client: Option<Arc<ClientConnection>>,
     /// Takes 1xx responses on their way to the client.
@@ -201,6 +207,7 @@ impl RequestHead {
             fields: self.fields.fields(),
             address: &self.address,
             has_body: false,
+            content: None,
             upgrade: self.upgrade,
             is_trusted: self.is_trusted,
             signed_in: false,
@@ -233,6 +240,7 @@ impl ForwardedRequest {
             outgoing: FieldsBuf::new(),
             body: Body::Empty,
             length: None,
+            content: self.content.clone(),
             client: self.client.clone(),
             interim: None,
             span: self.span,
@@ -257,6 +265,7 @@ impl ForwardedRequest {
     pub fn as_request(&self) -> Request<'_> {
         Request {
             has_body: !matches!(self.body, Body::Empty),
+            content: self.content.as_ref().map(|content| content.digest()),
             signed_in: self.client.as_ref().is_some_and(|c| c.is_signed_in()),
             ttl: self.ttl,
             ..self.head.as_request()

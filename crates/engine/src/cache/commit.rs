@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{Detail, Millis, Network, OriginView, Time};
+use microcache_policy::{Detail, Millis, Network, OriginView, Time, key};
 use microcache_store::{BodySpool, ClaimGuard, Hit, Key, KeyUpdate, Memory, Stored, TagNumbers};
 
 use super::Cache;
@@ -144,6 +144,15 @@ impl Cache {
     pub(crate) fn note_open(&self, key: &[u8], now: Time) {
         const FOR: Millis = 600_000;
         self.open.note(key, &[], now.plus(FOR));
+    }
+
+    /// Records that a response to QUERY is stored under this key.
+    pub(crate) fn note_queried(&self, key: &[u8], now: Time) {
+        const FOR: Millis = 86_400_000;
+        if let Some((_, host, path, query)) = key::url_of(key) {
+            self.queried
+                .note(host, &key::join_query(path, query), now.plus(FOR));
+        }
     }
 
     /// Records that a response varies on these fields.

@@ -167,6 +167,11 @@ impl Cache {
         self.whole.contains(key, withheld, now)
     }
 
+    /// Returns true if responses to QUERY of this url are stored.
+    pub(crate) fn is_queried(&self, host: &[u8], target: &[u8], now: Time) -> bool {
+        self.queried.has_any() && self.queried.contains(host, target, now)
+    }
+
     /// Returns true if the key's responses to requests with credentials are shareable.
     pub(crate) fn is_open(&self, key: &[u8], now: Time) -> bool {
         self.open.contains(key, &[], now)

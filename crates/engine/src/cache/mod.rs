@@ -103,6 +103,8 @@ pub struct Cache {
     whole: Marks,
     /// Keys whose responses to requests with credentials are shareable.
     open: Marks,
+    /// Urls with responses to QUERY.
+    queried: Marks,
     urls: UrlNotes,
     pub(crate) queries: QueryNotes,
     changes: Arc<Changes>,
@@ -137,6 +139,7 @@ impl Cache {
             oversized: Marks::new(),
             whole: Marks::new(),
             open: Marks::new(),
+            queried: Marks::new(),
             urls: UrlNotes::new(),
             queries: QueryNotes::new(),
             changes: Arc::default(),

@@ -44,6 +44,9 @@ impl Engine {
     ) -> BoxFuture<'static, Result<Response, NoResponse>> {
         match plan {
             FetchPlan::Direct(plan) => {
+                if let Some(held) = self.room_for_content(&plan, &incoming) {
+                    return Box::pin(self.ask_with_content(plan, incoming, held));
+                }
                 if plan.key.is_some() {
                     self.reduce_to_key(plan.why.route, &mut incoming);
                 }

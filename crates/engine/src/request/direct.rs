@@ -420,15 +420,26 @@ fn request(
             Vec::new(),
         ),
     };
+    let mut fields = std::mem::take(&mut sent.fields);
+    let (body, length) = match &incoming.content {
+        None => (
+            std::mem::replace(&mut incoming.body, Body::Empty),
+            incoming.length.take(),
+        ),
+        Some(content) => {
+            content.add_fields(&mut fields);
+            content.body()
+        }
+    };
     OriginRequest {
         method: incoming.head.method.clone(),
         scheme: incoming.head.scheme,
         authority: incoming.head.host.clone(),
         target: incoming.head.target.clone(),
-        fields: std::mem::take(&mut sent.fields),
+        fields,
         withheld,
-        body: std::mem::replace(&mut incoming.body, Body::Empty),
-        length: incoming.length.take(),
+        body,
+        length,
         upgrade: incoming.head.upgrade,
         takes_trailers: takes_trailers(incoming.head.fields.fields()),
         interim,

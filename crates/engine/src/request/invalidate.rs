@@ -8,7 +8,7 @@ use microcache_policy::{AcceptClass, Fields, KeyBuf, Scheme, invalidate, says_ht
 use crate::cache::Scope;
 use crate::message::Request;
 use crate::request::route::Clients;
-use crate::request::serve::{Engine, key_as};
+use crate::request::serve::{Engine, key_as, scope_of};
 
 impl Engine {
     /// Invalidates the target of a successful unsafe request, its same-origin `Location` and
@@ -29,7 +29,10 @@ impl Engine {
                 // A program chooses its keys: the request that changes a url need not have the same
                 // fields.
                 Clients::Program => scopes.extend(urls_changed(request, response)),
-                Clients::Visitors => keys = self.keys_changed(request, response),
+                Clients::Visitors => {
+                    keys = self.keys_changed(request, response);
+                    scopes.extend(self.queries_changed(&keys, request));
+                }
             }
         }
         let (keys, groups) = (
@@ -39,6 +42,20 @@ impl Engine {
         async {
             tokio::join!(keys, groups);
         }
+    }
+
+    /// The urls of these keys that have responses to QUERY, whose keys are not known.
+    fn queries_changed(&self, keys: &[KeyBuf], request: &Request<'_>) -> Vec<Scope> {
+        let mut changed = Vec::new();
+        for scope in keys.iter().map(|key| scope_of(key, request)) {
+            if let Scope::Url { host, target } = &scope
+                && self.cache.is_queried(host, target, self.clock.now())
+                && !changed.contains(&scope)
+            {
+                changed.push(scope);
+            }
+        }
+        changed
     }
 
     fn keys_changed(&self, request: &Request<'_>, response: Fields<'_>) -> Vec<KeyBuf> {

@@ -246,15 +246,22 @@ impl Engine {
             let conditional = stored
                 .as_ref()
                 .is_some_and(|hit| add_validators(hit.fields(), &mut fields));
+            let (method, (body, length)) = match &fetch.incoming.content {
+                None => (Method::GET, (Body::Empty, None)),
+                Some(content) => {
+                    content.add_fields(&mut fields);
+                    (fetch.incoming.head.method.clone(), content.body())
+                }
+            };
             let request = OriginRequest {
-                method: Method::GET,
+                method,
                 scheme: fetch.incoming.head.scheme,
                 authority: fetch.incoming.head.host.clone(),
                 target: self.target_of(fetch.route, leader.key(), &fetch.incoming.head.target),
                 fields,
                 withheld: shared.withheld.clone(),
-                body: Body::Empty,
-                length: None,
+                body,
+                length,
                 upgrade: false,
                 takes_trailers: false,
                 interim: fetch.incoming.interim.clone(),

@@ -10,6 +10,7 @@ mod fetch;
 mod invalidate;
 mod lead;
 pub(crate) mod plan;
+mod query;
 mod respond;
 pub(crate) mod route;
 pub(crate) mod serve;

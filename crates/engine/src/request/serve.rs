@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::Method;
 use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::prefetch::is_for_hits_only;
 use microcache_policy::request::{Handling, PassReason, fragment_fields};
@@ -20,6 +21,7 @@ use microcache_store::{Hit, Key, Tiers};
 
 use crate::cache::flight::Failure;
 use crate::cache::{Cache, MemoryLookup, Scope, SimplifiedKey};
+use crate::content::ContentBudget;
 use crate::fill::FillBudget;
 use crate::message::{Request, Response};
 use crate::origin::{Origin, RouteId};
@@ -37,6 +39,7 @@ pub struct Engine {
     /// The cache: memory, tiers, fetches under way and purges.
     pub cache: Arc<Cache>,
     pub(crate) fill_budget: Arc<FillBudget>,
+    pub(crate) content_budget: Arc<ContentBudget>,
     pub(crate) settings: Settings,
     pub(crate) routes: Vec<Route>,
     find: Arc<dyn FindRoute>,
@@ -68,6 +71,7 @@ impl Engine {
         Self {
             cache: Arc::new(Cache::new(settings.memory, settings.flights, tiers, clock)),
             fill_budget: Arc::new(FillBudget::new(settings.fill_memory, settings.clients)),
+            content_budget: Arc::default(),
             settings,
             routes: sealed(routes),
             find,
@@ -90,6 +94,7 @@ impl Engine {
         Self {
             cache: Arc::clone(&self.cache),
             fill_budget: Arc::clone(&self.fill_budget),
+            content_budget: Arc::clone(&self.content_budget),
             settings,
             routes: sealed(routes),
             find,
@@ -413,6 +418,10 @@ impl Engine {
 
     /// The facts of a request for which the origin is asked.
     pub(crate) fn facts_of_fetch(&self, look: &LookupContext<'_>) -> RequestFacts {
+        // The content of a QUERY chooses the response, as a query does.
+        if look.request.content.is_some() {
+            return *look.facts;
+        }
         look.facts
             .of_target(look.request.target, self.rules(look.route))
     }
@@ -550,7 +559,7 @@ impl Engine {
     }
 }
 
-fn scope_of(key: &[u8], request: &Request<'_>) -> Scope {
+pub(crate) fn scope_of(key: &[u8], request: &Request<'_>) -> Scope {
     let (host, target) = match key::url_of(key) {
         Some((_, host, path, query)) => (host, key::join_query(path, query)),
         // Every key has them.
@@ -628,7 +637,14 @@ pub(crate) fn nothing_selected(known: &MemoryLookup) -> Forward {
 )]
 #[inline(always)]
 pub(crate) fn facts_of(request: &Request<'_>, rules: &Rules) -> RequestFacts {
-    let mut facts = RequestFacts::read(request.method, request.fields, request.has_body, rules);
+    let (method, has_body) = match request.content {
+        None => (request.method, request.has_body),
+        Some(_) => (&Method::GET, false),
+    };
+    let mut facts = RequestFacts::read(method, request.fields, has_body, rules);
+    if request.content.is_some() {
+        facts = facts.without_range();
+    }
     if let Some(ttl) = request.ttl {
         facts = facts.fresh_for(ttl);
     }
@@ -644,7 +660,7 @@ pub(crate) fn facts_of(request: &Request<'_>, rules: &Rules) -> RequestFacts {
 /// The key of a request for this kind of representation, under these rules.
 #[inline]
 pub(crate) fn key_as(accept: AcceptClass, request: &Request<'_>, rules: &Rules) -> KeyBuf {
-    key::build_for(
+    let key = key::build_for(
         accept,
         request.scheme,
         request.host,
@@ -652,19 +668,31 @@ pub(crate) fn key_as(accept: AcceptClass, request: &Request<'_>, rules: &Rules) 
         request.fields,
         request.is_trusted,
         rules,
-    )
+    );
+    with_content(key, request)
 }
 
 /// The key of a request under these rules.
 pub(crate) fn key_of(request: &Request<'_>, rules: &Rules) -> KeyBuf {
-    key::build(
+    let key = key::build(
         request.scheme,
         request.host,
         request.target,
         request.fields,
         request.is_trusted,
         rules,
-    )
+    );
+    with_content(key, request)
+}
+
+/// Adds the content of a QUERY to the key of its url. No other part of a key is as short and begins so.
+#[inline]
+fn with_content(mut key: KeyBuf, request: &Request<'_>) -> KeyBuf {
+    if let Some(content) = request.content {
+        key.push(b'Q');
+        key.extend_from_slice(content);
+    }
+    key
 }
 
 /// A request during a lookup, with the facts read so far.

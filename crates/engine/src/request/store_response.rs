@@ -78,6 +78,9 @@ impl Engine {
         times: &ExchangeTimes,
     ) -> (LeaderResponse, Body) {
         let is_kept = self.cache.may_keep(leader, &keepable.tags);
+        if incoming.content.is_some() {
+            self.cache.note_queried(leader.key(), times.response);
+        }
         let vary = self
             .cache
             .vary_of(leader.key(), &keepable.named, times.response);

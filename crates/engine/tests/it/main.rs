@@ -10,6 +10,7 @@ mod no_vary_search;
 mod once;
 mod private;
 mod purge;
+mod query;
 #[path = "../support/mod.rs"]
 mod support;
 mod unsafe_requests;

@@ -84,6 +84,7 @@ pub(crate) fn incoming(
         outgoing: fields,
         body: Body::Empty,
         length: None,
+        content: None,
         client: None,
         interim: None,
         span: None,

@@ -54,6 +54,7 @@ mod purge_variant;
 mod push;
 mod push_fleet;
 mod push_memory;
+mod query_method;
 mod rates;
 mod recipes;
 mod refusals;

@@ -81,7 +81,7 @@ impl PassReason {
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::Method => Explanation::of(
-                "the cache answers only GET and HEAD; other methods may change state",
+                "the cache answers only GET, HEAD, and QUERY with content of a known length up to 64 KiB; other methods may change state",
             )
             .by("RFC 9111 §4")
             .unless("use GET for requests that only read"),

@@ -213,7 +213,7 @@ impl Group {
             return Box::pin(fetch).await;
         }
         let auth = ClientAuth::of(request, upload.fields());
-        let repeatable = request.method.is_idempotent();
+        let repeatable = request.method.is_idempotent() || request.method.as_str() == "QUERY";
         let mut tried = Vec::new();
         let mut unreached = OriginError::Down;
         while let Some(mut assignment) = self.balance.choose(&tried, now) {
