@@ -37,6 +37,7 @@ const PROTECTED: NameList = NameList::new(&[
     "age",
     "authorization",
     "cache-control",
+    "cdn-loop",
     "content-encoding",
     "content-length",
     "content-location",

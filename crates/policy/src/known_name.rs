@@ -9,7 +9,7 @@ pub struct KnownName(u8);
 
 /// The known names, in lower case: letters, digits and hyphens. At most 128. A name is here if
 /// clients or origins send it often, or if a rule is about it alone.
-const TEXTS: [&str; 115] = [
+const TEXTS: [&str; 116] = [
     "accept",
     "accept-charset",
     "accept-encoding",
@@ -28,6 +28,7 @@ const TEXTS: [&str; 115] = [
     "cache-status",
     "cache-tag",
     "cdn-cache-control",
+    "cdn-loop",
     "connection",
     "content-disposition",
     "content-encoding",
@@ -203,6 +204,8 @@ pub mod names {
     pub const AGE: KnownName = KnownName::constant("age");
     pub const AUTHORIZATION: KnownName = KnownName::constant("authorization");
     pub const CACHE_CONTROL: KnownName = KnownName::constant("cache-control");
+    pub const CACHE_STATUS: KnownName = KnownName::constant("cache-status");
+    pub const CDN_LOOP: KnownName = KnownName::constant("cdn-loop");
     pub const CONNECTION: KnownName = KnownName::constant("connection");
     pub const CONTENT_LENGTH: KnownName = KnownName::constant("content-length");
     pub const CONTENT_TYPE: KnownName = KnownName::constant("content-type");

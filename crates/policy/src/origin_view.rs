@@ -33,9 +33,10 @@ impl OriginView<'_> {
         match self.forwarding(name) {
             FieldForwarding::Removed => out.push(0),
             FieldForwarding::Rewritten => self.push_forwarding(out, name),
-            // `Via` is the same for all clients.
+            // These are the same for all clients.
             FieldForwarding::Forwarded
-                if name == "via" || !goes_with_fill(FieldName::of(name.as_bytes()), self.rules) =>
+                if matches!(name, "via" | "cdn-loop")
+                    || !goes_with_fill(FieldName::of(name.as_bytes()), self.rules) =>
             {
                 out.push(0);
             }

@@ -41,6 +41,9 @@ pub enum SharedForwarding {
 /// origin that rejects them must not receive them in a shared fetch.
 pub const MAX_SENT: usize = 1024;
 
+/// The member of `CDN-Loop` (RFC 8586) by which a Microcache detects its own requests, without the id.
+pub const CDN_LOOP_MEMBER: &str = "microcache; id=";
+
 /// Maximum length of a trace id that is sent, in bytes.
 const MAX_TRACE_ID: usize = 128;
 
@@ -160,6 +163,15 @@ pub fn shared_forwarding(
 fn listed_forwarding(name: FieldName<'_>, value: &[u8]) -> SharedForwarding {
     if TRACE_IDS.has(name) {
         return if is_trace_id(value) {
+            SharedForwarding::Sent
+        } else {
+            SharedForwarding::Dropped
+        };
+    }
+    if name.is(names::CDN_LOOP) {
+        // Others of a client may make a CDN before the origin refuse the request.
+        let is_ours = value.starts_with(CDN_LOOP_MEMBER.as_bytes()) && !value.contains(&b',');
+        return if is_ours {
             SharedForwarding::Sent
         } else {
             SharedForwarding::Dropped
@@ -642,6 +654,20 @@ mod tests {
         );
         let long = "a".repeat(MAX_TRACE_ID + 1);
         assert_eq!(forwarding("X-Request-Id", &long), SharedForwarding::Dropped);
+    }
+
+    #[test]
+    fn of_cdn_loop_a_shared_fetch_has_what_microcache_wrote() {
+        for (value, expected) in [
+            ("microcache; id=0123456789abcdef", SharedForwarding::Sent),
+            ("microcache", SharedForwarding::Dropped),
+            ("cloudflare", SharedForwarding::Dropped),
+            ("microcache; id=1, cloudflare", SharedForwarding::Dropped),
+        ] {
+            let (name, rules) = (FieldName::of(b"cdn-loop"), Rules::default());
+            let forwarding = shared_forwarding(name, value.as_bytes(), &rules, &VaryNames::NONE);
+            assert_eq!(forwarding, expected, "{value}");
+        }
     }
 
     #[test]

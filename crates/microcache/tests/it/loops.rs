@@ -48,6 +48,21 @@ fn several_in_a_row_are_no_loop() {
     let names: Vec<_> = via.split(", ").collect();
     assert_eq!(names.len(), 2, "{via}");
     assert_ne!(names[0], names[1], "each has a name of its own");
+    let members = seen.head.all("cdn-loop");
+    for (member, name) in members.iter().zip(names) {
+        let id = name.strip_prefix("1.1 microcache-").expect("a name");
+        assert_eq!(*member, format!("microcache; id={id}"));
+    }
+    // What a client says of other CDNs reaches no origin in a request for all.
+    let another = ["CDN-Loop: cdn.example; a=b", "Cookie: a=b"];
+    for (fields, sent) in [(&another[..1], false), (&another, true)] {
+        let target = format!("/{}", fields.len());
+        outer.get_with(&target, fields);
+        let seen = &origin.seen(&target)[0];
+        let members = seen.head.all("cdn-loop");
+        assert_eq!(members.contains(&"cdn.example; a=b"), sent);
+        assert_eq!(members.len(), 2 + usize::from(sent));
+    }
 }
 
 /// The name of a process is known to its origin. Who learns it there keeps out himself alone.
@@ -58,10 +73,13 @@ fn a_forged_loop_affects_its_sender_only() {
     let page = Reply::new(200).with("Cache-Control: max-age=0, stale-while-revalidate=0");
     origin.on("/").reply(page.with("ETag: \"1\"").body("x"));
     proxy.get("/").assert_is(200, "x");
-    let via = format!("Via: {}", origin.seen("/")[0].field("via").unwrap());
-    let forged = proxy.get_with("/", &[&via]);
-    assert_eq!(forged.status, 502, "{forged:?}");
-    assert_eq!(forged.cache().get("detail"), Some("loop"));
+    let seen = origin.seen("/");
+    for field in ["via", "cdn-loop"] {
+        let forged = format!("{field}: {}", seen[0].field(field).unwrap());
+        let forged = proxy.get_with("/", &[&forged]);
+        assert_eq!(forged.status, 502, "{forged:?}");
+        assert_eq!(forged.cache().get("detail"), Some("loop"));
+    }
     let response = proxy.get("/");
     response.assert_is(200, "x");
     response.assert_forwarded("stale");

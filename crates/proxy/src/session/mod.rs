@@ -588,8 +588,8 @@ impl Session {
         RequestHead::copied(request, self.peer.shared_address())
     }
 
-    /// Returns the error response to a request that this process has forwarded to itself, as its pseudonym in `Via`
-    /// shows. The forwarding request takes it for a failure of the origin, and may serve a stale response.
+    /// Returns the error response to a request that this process has forwarded to itself, as its pseudonym in `Via` or
+    /// `CDN-Loop` shows. The forwarding request takes it for a failure of the origin, and may serve a stale response.
     fn loop_detected(&self, fields: Fields<'_>, now: Time) -> Option<Response> {
         if !self.shared.pseudonym.is_in(fields) {
             return None;
@@ -637,7 +637,7 @@ impl Session {
         if edge != EdgeMode::Off {
             announce_composition(&mut outgoing);
         }
-        outgoing.push("Via", self.shared.pseudonym.via());
+        self.shared.pseudonym.add_to(&mut outgoing);
         if let Some(line) = self.shared.untrusted_forwarders.notice(fields, &self.peer) {
             self.shared
                 .notices

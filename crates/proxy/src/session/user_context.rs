@@ -161,7 +161,7 @@ impl Session {
             .peer
             .client_text(request.fields, &self.shared.trusted_proxies);
         fields.push("X-Forwarded-For", address.as_bytes());
-        fields.push("Via", self.shared.pseudonym.via());
+        self.shared.pseudonym.add_to(fields);
         question
     }
 
