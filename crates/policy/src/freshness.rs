@@ -2,7 +2,9 @@
 
 use crate::anonymous;
 use crate::date;
-use crate::directives::{Directive, ResponseDirectives, delta_seconds};
+use crate::directives::{self, Directive, ResponseDirectives, delta_seconds};
+use crate::fields::{Fields, split_list};
+use crate::known_name::names;
 use crate::request::RequestFacts;
 use crate::response::ResponseFacts;
 use crate::rules::{IMPLICIT_STATUSES, Rules};
@@ -164,6 +166,29 @@ impl<'r, 'a> ReceivedResponse<'r, 'a> {
         self.anonymous.is_none() && self.forced.is_none() && self.must_validate()
     }
 
+    /// The lifetime that the operator gives it, in milliseconds: none if the cache that has sent it found it stale.
+    /// `forced_ttl` and `anonymous_ttl` count in spite of that.
+    pub(crate) fn operators(&self, ttl: Millis) -> Millis {
+        let is_forced = self.forced.is_some() || self.anonymous.is_some();
+        if !is_forced && self.is_sent_stale() {
+            0
+        } else {
+            ttl
+        }
+    }
+
+    /// Returns true for a hit without a time to live of the last cache in `Cache-Status` (RFC 9211 §2.4).
+    fn is_sent_stale(&self) -> bool {
+        let lines = self.facts.fields.values(names::CACHE_STATUS);
+        let Some(member) = lines.flat_map(split_list).last() else {
+            return false;
+        };
+        let mut parameters = member.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+        let is_spent = |ttl: &[u8]| ttl == b"0" || ttl.starts_with(b"-");
+        parameters.clone().any(|one| one == b"hit")
+            && parameters.any(|one| one.strip_prefix(b"ttl=").is_some_and(is_spent))
+    }
+
     /// `corrected_initial_age` of §4.2.3, in milliseconds.
     pub(crate) fn initial_age(&self) -> Millis {
         let apparent = self.times.date.since(self.date);
@@ -189,6 +214,27 @@ impl<'r, 'a> ReceivedResponse<'r, 'a> {
         let unchanged_for = self.date.since(modified);
         (unchanged_for > 0).then(|| unchanged_for / 100 * u64::from(percent))
     }
+}
+
+/// The longest lifetime in the fields of a stored response, in milliseconds: that of a cache which heeds others than this
+/// one does.
+pub fn stated_lifetime(stored: Fields<'_>) -> Millis {
+    let in_field = |name| {
+        let mut said = ResponseDirectives::default();
+        for (directive, argument) in stored.all(name).flat_map(directives::of_line) {
+            said.note(directive, argument);
+        }
+        said.max_age.max(said.s_maxage)
+    };
+    let date = |name| date::parse(stored.value(name)?, Time::default());
+    let expires = date(names::EXPIRES).zip(date(names::DATE));
+    let by_expires = expires.map(|(expires, date)| expires.since(date));
+    let stated = [
+        in_field("cache-control"),
+        in_field("cdn-cache-control"),
+        by_expires,
+    ];
+    stated.into_iter().flatten().max().unwrap_or(0)
 }
 
 /// `Expires` minus `Date`. An invalid value, or two different ones, count as expired (§5.3, §4.2.1).
@@ -414,6 +460,69 @@ mod tests {
                 assert_eq!(arrived.initial_age(), age, "{response:?}");
                 assert_eq!(arrived.freshness(), Freshness::Explicit(fresh_for));
             }
+        }
+    }
+
+    #[test]
+    fn a_response_that_a_cache_found_stale_gets_no_time_from_the_operator() {
+        for (status, expected) in [
+            ("", 60),
+            ("a; hit; ttl=5", 60),
+            ("a; hit; ttl=0", 0),
+            ("a; hit; ttl=-5", 0),
+            ("A;ttl=-5 ;hit;detail=x", 0),
+            // It was fetched, and may be fresh.
+            ("a; fwd=stale; ttl=-5", 60),
+            ("a; hit", 60),
+            // The cache next to the origin is the first.
+            ("a; hit; ttl=-5, b; hit; ttl=5", 60),
+            ("a; hit; ttl=5, b; hit; ttl=-5", 0),
+            ("a; hit; ttl=5\nCache-Status: \"b, c\"; hit; ttl=-1", 0),
+        ] {
+            let response = format!("Cache-Status: {status}");
+            for (lifetime, forced, left) in [
+                ("", None, expected),
+                ("Cache-Control: max-age=70\n", None, 70),
+                ("", Some(9_000), 9),
+            ] {
+                let rules = Rules {
+                    ttl: 60_000,
+                    forced_ttl: forced,
+                    ..Rules::default()
+                };
+                let stored = judge(&rules, "", 200, &format!("{lifetime}{response}"));
+                let stored = stored.expect("there is a stale window");
+                assert_eq!(stored.ttl(RECEIVED), left * 1000, "{response}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_stated_lifetime_is_that_of_any_cache() {
+        for (stored, seconds) in [
+            ("", 0),
+            ("Cache-Control: no-cache", 0),
+            ("Cache-Control: max-age=60", 60),
+            (
+                "Cache-Control: max-age=60, s-maxage=5\nCache-Control: public",
+                60,
+            ),
+            ("Cache-Control: s-maxage=600, max-age=5", 600),
+            (
+                "CDN-Cache-Control: max-age=90\nCache-Control: max-age=5",
+                90,
+            ),
+            (
+                "Expires: Sun, 06 Nov 1994 08:50:37 GMT\nDate: Sun, 06 Nov 1994 08:49:37 GMT",
+                60,
+            ),
+            ("Expires: 0\nDate: Sun, 06 Nov 1994 08:49:37 GMT", 0),
+        ] {
+            assert_eq!(
+                stated_lifetime(fields(stored).fields()),
+                seconds * 1000,
+                "{stored}"
+            );
         }
     }
 

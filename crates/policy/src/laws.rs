@@ -294,9 +294,16 @@ proptest! {
     }
 
     #[test]
-    fn an_expired_lifetime_is_not_fresh(stored in lifetimes(), now in time(), later in time()) {
+    fn an_expired_lifetime_is_not_fresh(
+        stored in lifetimes(),
+        now in time(),
+        later in time(),
+        stated in 0..1_000_000u64,
+    ) {
         let mut expired = stored;
-        expired.expire(now);
+        expired.expire(now, stated);
+        prop_assert!(expired.age(now) >= stored.age(now));
+        prop_assert!(expired == stored || expired.age(now) >= stated);
         prop_assert!(expired.ttl(now) <= 0);
         prop_assert!(expired.ttl(later) <= stored.ttl(later));
         prop_assert!(expired.usable_until() <= stored.usable_until());

@@ -98,6 +98,7 @@ pub use field_name::FieldName;
 pub use fields::{FieldLine, Fields, FieldsBuf};
 pub use form_tokens::{FormTokenScan, has_form_token};
 pub use forwarded_response::{ContentKind, ForwardedResponse};
+pub use freshness::stated_lifetime;
 pub use hop::{end_to_end, takes_trailers};
 pub use identity::{identities, is_identity};
 pub use indexed_block::IndexedBlock;

@@ -59,9 +59,18 @@ impl Lifetime {
             && (!credentials.cookie || self.has(FOR_COOKIES))
     }
 
-    /// Makes it stale as of `now`, which begins the stale windows: a soft purge.
-    pub fn expire(&mut self, now: Time) {
-        self.fresh_for = self.fresh_for.min(self.age(now));
+    /// Makes it stale as of `now`, which begins the stale windows: a soft purge. From then on its age exceeds `stated`, the
+    /// lifetime in its fields, so that caches which receive it find it stale too.
+    pub fn expire(&mut self, now: Time, stated: Millis) {
+        let age = self.age(now);
+        if self.fresh_for > age {
+            let aged = match stated {
+                0 => 0,
+                _ => stated.saturating_add(1_000).saturating_sub(age),
+            };
+            self.fresh_for = age.saturating_add(aged);
+            self.initial_age = self.initial_age.saturating_add(aged);
+        }
     }
 
     /// Requires validation with the origin before the next use (RFC 9111 §4.4).
@@ -189,13 +198,16 @@ mod tests {
     #[test]
     fn expiring_makes_it_stale_from_now_on_and_leaves_the_windows() {
         let mut stored = lifetime("Cache-Control: max-age=60");
-        stored.expire(RECEIVED.plus(10_000));
+        stored.expire(RECEIVED.plus(10_000), 60_000);
         assert_eq!(stored.ttl(RECEIVED.plus(10_000)), 0);
+        assert_eq!(stored.age(RECEIVED.plus(10_000)), 61_000);
+        assert_eq!(stored.age(RECEIVED.plus(12_000)), 63_000);
         assert_eq!(stored.ttl(RECEIVED.plus(12_000)), -2_000);
         assert_eq!(stored.stale_while_revalidate, 10_000);
 
         let mut stale = lifetime("Cache-Control: max-age=60");
-        stale.expire(RECEIVED.plus(90_000));
+        stale.expire(RECEIVED.plus(90_000), 60_000);
+        assert_eq!(stale.age(RECEIVED.plus(90_000)), 90_000);
         assert_eq!(
             stale.ttl(RECEIVED.plus(90_000)),
             -30_000,

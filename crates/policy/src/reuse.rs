@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn expired_by_hand_is_stale_and_still_serves_on_error() {
         let mut stored = lifetime("Cache-Control: max-age=60");
-        stored.expire(RECEIVED);
+        stored.expire(RECEIVED, 60_000);
         let request = fields("");
         let facts = get(&request, &Rules::default());
         assert_eq!(reuse(&stored, &facts, RECEIVED), Reuse::Stale);

@@ -164,7 +164,7 @@ fn lifetime(arrived: &ReceivedResponse<'_, '_>) -> Result<Lifetime, NotStorable>
         Freshness::Operator(0) if !(rules.are_private() && arrived.forced.is_none()) => {
             return Err(NotStorable::NoLifetime);
         }
-        Freshness::Operator(ttl) => initial_age.saturating_add(ttl),
+        Freshness::Operator(ttl) => initial_age.saturating_add(arrived.operators(ttl)),
         Freshness::Explicit(lifetime) | Freshness::Heuristic(lifetime) => lifetime,
     };
     let within_window = fresh_for.saturating_add(while_revalidate) > initial_age;

@@ -338,11 +338,7 @@ impl Engine {
         }
         let renewed = match head_update(stored.fields(), stored.body_len(), fields.fields(), rules)
         {
-            HeadUpdate::Invalidate => {
-                let mut lifetime = stored.lifetime();
-                lifetime.expire(times.response);
-                stored.with_lifetime(lifetime)
-            }
+            HeadUpdate::Invalidate => stored.with_lifetime(stored.lifetime_expired(times.response)),
             HeadUpdate::Freshen(fields) => {
                 let Storable::Yes(lifetime) = merged.storable else {
                     return;

@@ -1,5 +1,8 @@
 //! Never a visible expiry, and never an error while there is something to show.
 
+use serde_json::json;
+
+use crate::operators::Operator;
 use crate::support::{Gate, Origin, Proxy, Reply, eventually};
 
 /// Fields of a response that is stale when it comes, and worth keeping for its validator.
@@ -453,5 +456,43 @@ fn without_a_copy_for_it_a_slow_origin_is_waited_for() {
     gate.open();
     for client in &mut clients {
         client.response().assert_is(200, "new");
+    }
+}
+
+/// A cache in front of this one, such as a CDN, keeps no stale page for the whole lifetime once more.
+#[test]
+fn a_cache_in_front_knows_what_is_stale() {
+    for (lifetime, ttls, is_purged) in [
+        // The page is fresh by its own field, and purged softly.
+        (&["Cache-Control: max-age=100"][..], ["1h", "1h"], true),
+        // Only the lifetimes of the operators end.
+        (&[], ["50ms", "1h"], false),
+    ] {
+        let origin = Origin::start();
+        let gate = Gate::default();
+        let page = |body: &str| Reply::ok(lifetime, body.to_owned());
+        origin
+            .on("/")
+            .reply(page("old"))
+            .reply(page("new").after(&gate));
+        let flags = |ttl| ["--ttl", ttl, "--stale-while-revalidate", "1h"];
+        let (inner, admin) = Proxy::operated(&origin, &flags(ttls[0]));
+        let outer = Proxy::before_url(&format!("http://{}", inner.address()), &flags(ttls[1]));
+        inner.get("/").assert_is(200, "old");
+        if is_purged {
+            Operator::at(admin).purge(&json!({"all": true, "soft": true}));
+        }
+        until_stale(&inner, "/", "old");
+        let first = outer.get("/");
+        first.assert_is(200, "old");
+        if is_purged {
+            let age: u64 = first.field("age").unwrap().parse().unwrap();
+            assert!(age > 100, "{first:?}");
+        }
+        let second = outer.get("/");
+        second.assert_is(200, "old");
+        assert!(second.cache().ttl().unwrap() <= 0, "{second:?}");
+        gate.open();
+        until_new(&outer);
     }
 }

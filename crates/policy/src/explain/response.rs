@@ -159,9 +159,8 @@ impl ResponseExplanation {
             verdict: storable(request, status, response, times),
             source,
             fresh_for: match freshness {
-                Freshness::Explicit(span)
-                | Freshness::Heuristic(span)
-                | Freshness::Operator(span) => span,
+                Freshness::Explicit(span) | Freshness::Heuristic(span) => span,
+                Freshness::Operator(span) => arrived.operators(span),
                 Freshness::Unknown => 0,
             },
             is_targeted: response.is_targeted,

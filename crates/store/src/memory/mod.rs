@@ -314,9 +314,7 @@ impl Memory {
                     true
                 }
                 Revision::Expire(at) => {
-                    let mut lifetime = one.lifetime();
-                    lifetime.expire(at);
-                    *one = one.with_lifetime(lifetime);
+                    *one = one.with_lifetime(one.lifetime_expired(at));
                     note(one);
                     is_changed = true;
                     true

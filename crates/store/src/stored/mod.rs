@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use bytes::Bytes;
 use microcache_policy::edge::PagePieces;
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{CompactLifetime, Fields, Lifetime, Millis, Rules, Time};
+use microcache_policy::{CompactLifetime, Fields, Lifetime, Millis, Rules, Time, stated_lifetime};
 use once_cell::race::OnceBox;
 use triomphe::ThinArc;
 
@@ -201,9 +201,15 @@ impl Stored {
 
     /// Makes it stale as of `at`; see [`Lifetime::expire`].
     pub fn expire(&mut self, at: Time) {
-        let (mut lifetime, began) = (self.lifetime(), self.began());
-        lifetime.expire(at);
+        let (lifetime, began) = (self.lifetime_expired(at), self.began());
         self.change(|head| head.set_times(lifetime, began));
+    }
+
+    /// Its lifetime, stale as of `at`.
+    pub fn lifetime_expired(&self, at: Time) -> Lifetime {
+        let mut lifetime = self.lifetime();
+        lifetime.expire(at, stated_lifetime(self.fields()));
+        lifetime
     }
 
     /// Copies the response with other header fields, without what was derived from them.
