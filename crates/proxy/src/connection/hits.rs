@@ -84,7 +84,8 @@ impl Connection {
                     self.requests += 1;
                     self.is_last_request = !head.keep_alive && !head.upgrade && !has_body(head);
                     self.client_deadline.deadline = now.plus(self.session.shared.idle_millis);
-                    next = self.serve_head(cx, head, now, out, &mut timed);
+                    let is_followed = used < input.len();
+                    next = self.serve_head(cx, head, is_followed, now, out, &mut timed);
                 }
             }
             if out.len() > BATCH && next.is_none() {
@@ -128,6 +129,7 @@ impl Connection {
         &mut self,
         cx: &mut Context<'_>,
         head: &RequestHead<'_>,
+        is_followed: bool,
         now: Time,
         out: &mut Vec<u8>,
         timed: &mut Option<RouteId>,
@@ -147,7 +149,10 @@ impl Connection {
             ..self.session.request(&method, &host, &target, head.fields)
         };
         let shared = &self.session.shared;
-        let is_last = shared.is_leaving() || self.requests >= shared.requests_per_connection;
+        // See `poll_followed`.
+        let is_last = shared.is_leaving()
+            || self.requests >= shared.requests_per_connection
+            || head.upgrade && is_followed && !has_body;
         let mut response_framing = ResponseFraming {
             head_only: method == Method::HEAD,
             http10: head.http10,

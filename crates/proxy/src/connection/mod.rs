@@ -108,17 +108,19 @@ impl Connection {
                     Box::pin(self.send(output)).await && after == AfterSend::Continue
                 }
                 HitLoopExit::Ask(pending) => {
+                    let wanted_upgrade = pending.upgrade;
                     let exchanged = Box::pin(self.exchange(pending)).await;
                     if self.input.is_empty() {
                         // Frees the buffer that the exchange has read into.
                         self.input = BytesMut::new();
                     }
-                    match exchanged {
+                    let go_on = match exchanged {
                         ExchangeOutcome::Whole(go_on) => go_on,
                         ExchangeOutcome::SoFar(answer, go_on) => {
                             self.send_endless(answer).await && go_on
                         }
-                    }
+                    };
+                    go_on && !(wanted_upgrade && poll_fn(|cx| self.poll_followed(cx)).await)
                 }
                 HitLoopExit::SendFile(answer) => Box::pin(self.send_file(*answer)).await,
                 HitLoopExit::Http2 => return Box::pin(self.http2()).await,
@@ -153,6 +155,12 @@ impl Connection {
             None => sending.await.is_ok(),
             Some(total) => matches!(timeout(total, sending).await, Ok(Ok(()))),
         }
+    }
+
+    /// Ready with `true` if bytes have followed a request for an upgrade, which was refused. They may be in the other
+    /// protocol, with the text of a third party, and are never read as a request (RFC 9931).
+    fn poll_followed(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        Poll::Ready(!self.input.is_empty() || self.stream.poll_recv(cx, &mut [0]).is_ready())
     }
 
     /// Performs the TLS handshake. Returns `true` if it succeeded.

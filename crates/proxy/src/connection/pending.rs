@@ -12,6 +12,8 @@ pub(super) struct PendingRequest {
     /// `None`: there is no body.
     pub(super) framing: Framing,
     pub(super) expects_continue: bool,
+    /// It asks for another protocol.
+    pub(super) upgrade: bool,
     pub(super) response_framing: ResponseFraming,
     /// Responses to earlier requests that the socket has not taken yet.
     pub(super) unsent: OutputQueue,
@@ -32,6 +34,7 @@ impl PendingRequest {
                 Framing::None
             },
             expects_continue: head.expect_continue,
+            upgrade: head.upgrade,
             response_framing,
             unsent: OutputQueue::default(),
         }
