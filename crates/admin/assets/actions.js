@@ -67,6 +67,8 @@ function stored(variant) {
     variant.source && `by ${variant.source}`,
     `${count(variant.hits)} ${many(variant.hits, "hit")}`,
     variant.tags?.length && `tags ${variant.tags.join(", ")}`,
+    variant.hashed_tags && `${count(variant.hashed_tags)} tags without names`,
+    variant.purged_by_every_tag && "purged by every tag",
   ];
   const varies = variant.varies_on?.map(({ name, value }) => `${name}: ${value ?? "not shown"}`).join(", ");
   return make("li", {}, facts.filter(Boolean).join(" · "), varies ? make("div", { class: "rfc" }, `for ${varies}`) : "");

@@ -113,7 +113,7 @@ details! {
     NoLifetime = "no-lifetime",
     /// The route's `status_ttl` for this status is 0.
     StatusTtl = "status-ttl",
-    /// The response has more tags than the limit.
+    /// The response has more tags than the limit. It is stored, and every purge by tag removes it.
     TooManyTags = "too-many-tags",
     /// The response has a token for one visitor, and only `anonymous_ttl` would permit storing it.
     FormToken = "form-token",

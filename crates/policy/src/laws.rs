@@ -22,8 +22,8 @@ use crate::reuse::{Reuse, on_error, reuse};
 use crate::rules::{KeyRules, Query, Rules};
 use crate::status::{CacheStatus, Forward};
 use crate::storable::{NotStorable, Storable, storable};
-use crate::tags::{TagKind, invalidated_groups};
-use crate::testing::{RECEIVED, fields, get, judge, tags_of, to_store, view};
+use crate::tags::{TagKind, Tags, invalidated_groups};
+use crate::testing::{RECEIVED, fields, get, judge, to_store, view};
 use crate::time::{Time, Times};
 use crate::validate::{head_update, merge_not_modified, same_representation};
 use crate::vary::{self, Selection, Vary, VaryNames};
@@ -400,15 +400,15 @@ proptest! {
         let escape = |name: &String| name.replace('\\', r"\\").replace('"', r#"\""#);
         let quote = |name| format!("\"{}\"", escape(name));
         let response = fields(&format!(
-            "Cache-Tag: {0}\nxkey: {0}\nCache-Groups: {1}",
+            "Cache-Tag: {}\nCache-Groups: {}",
             Vec::from_iter(tags.clone()).join(", "),
             groups.iter().map(quote).collect::<Vec<_>>().join(", "),
         ));
         let rules = Rules::default();
-        let read = tags_of(&response, &rules).expect("few");
+        let read = Tags::read(response.fields(), &rules);
         let of = |kind| {
             let names = read.iter().filter(|tag| tag.kind == kind);
-            let names = names.map(|tag| String::from_utf8_lossy(tag.name).into_owned());
+            let names = names.map(|tag| String::from_utf8_lossy(&tag.name).into_owned());
             names.collect::<Vec<_>>()
         };
         prop_assert_eq!(of(TagKind::Tag), Vec::from_iter(tags));
@@ -531,7 +531,6 @@ fn judge_everything(
             on_error(&stored, &facts, now);
             assert!(stored.is_shareable(facts.credentials()));
             assert!(!response.contains("set-cookie"));
-            assert!(read.tags().is_ok());
         }
         Storable::No(reason) => {
             assert!(reason != NotStorable::Partial || matches!(status, 206 | 304));

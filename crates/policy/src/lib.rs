@@ -133,7 +133,7 @@ pub use sign_in::signs_in;
 pub use status::{CacheStatus, Forward};
 pub use storable::{NotStorable, Storable, storable};
 pub use stored_fields::fields_to_store;
-pub use tags::{Separator, Tag, TagKind, Tags, TooManyTags, invalidated_groups};
+pub use tags::{Separator, Tag, TagKind, Tags, invalidated_groups, take_long_tags};
 pub use targeted::SURROGATE_CONTROL;
 pub use time::{Millis, Time, Times};
 pub use trace::{Span, TraceParent, is_trace_field, trace_parent, trace_travels};

@@ -7,7 +7,7 @@ use crate::hop::NominatedFields;
 use crate::known_name::{KnownName, names};
 use crate::patterns::takes;
 use crate::rules::Rules;
-use crate::tags::{self, Tags, TooManyTags};
+use crate::tags::Tags;
 use crate::targeted;
 use crate::vary::{self, Vary};
 
@@ -24,7 +24,7 @@ pub struct ResponseFacts<'a> {
     pub(crate) is_targeted: bool,
     pub(crate) seen: ResponseFields<'a>,
     pub(crate) vary: Vary,
-    pub(crate) tags: Result<Tags<'a>, TooManyTags>,
+    pub(crate) tags: Tags<'a>,
 }
 
 /// Directives of a targeted field or of `Cache-Control`.
@@ -61,7 +61,7 @@ impl<'a> ResponseFacts<'a> {
     pub fn read(fields: Fields<'a>, rules: &'a Rules) -> Self {
         let mut cache_control = None;
         let mut has_targeted = false;
-        let (mut vary, mut tags) = (vary::VaryLines::default(), tags::TagLines::default());
+        let (mut vary, mut tags) = (vary::VaryLines::default(), Tags::default());
         let mut seen = ResponseFields::default();
         for line in fields.lines() {
             match line.known() {
@@ -99,7 +99,7 @@ impl<'a> ResponseFacts<'a> {
             is_targeted,
             seen,
             vary: vary.finish(&rules.vary_ignored),
-            tags: tags.finish(),
+            tags,
         }
     }
 
@@ -118,10 +118,9 @@ impl<'a> ResponseFacts<'a> {
         self.seen.has_vary
     }
 
-    /// Its tags and groups, from the route's [`tag_fields`](Rules::tag_fields) and `Cache-Groups`, without duplicates.
-    /// With too many of them the response is not storable: a purge would miss it.
-    pub fn tags(&self) -> Result<&Tags<'a>, TooManyTags> {
-        self.tags.as_ref().map_err(|&too_many| too_many)
+    /// Its tags and groups, from the route's [`tag_fields`](Rules::tag_fields) and `Cache-Groups`.
+    pub const fn tags(&self) -> &Tags<'a> {
+        &self.tags
     }
 
     pub(crate) const fn says(&self, directive: Directive) -> bool {

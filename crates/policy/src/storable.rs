@@ -48,8 +48,6 @@ pub enum NotStorable {
     NoLifetime,
     /// The route's `status_ttl` for this status is 0.
     StatusTtl,
-    /// The response has more tags than the limit, and a purge would miss it.
-    TooManyTags,
     /// The response has a token for one visitor, and only `anonymous_ttl` would permit storing it.
     FormToken,
 }
@@ -77,7 +75,6 @@ impl NotStorable {
             Self::Partial => Detail::Partial,
             Self::NoLifetime => Detail::NoLifetime,
             Self::StatusTtl => Detail::StatusTtl,
-            Self::TooManyTags => Detail::TooManyTags,
             Self::FormToken => Detail::FormToken,
         }
     }
@@ -127,8 +124,6 @@ fn refusal(request: &RequestFacts, arrived: &ReceivedResponse<'_, '_>) -> Option
         Some(NotStorable::VaryAny)
     } else if response.seen.content_type.is_some_and(is_event_stream) {
         Some(NotStorable::EventStream)
-    } else if response.tags.is_err() {
-        Some(NotStorable::TooManyTags)
     } else if is_anonymous && form_tokens::in_fields(response) {
         Some(NotStorable::FormToken)
     } else {

@@ -5,18 +5,23 @@ use std::borrow::Cow;
 use sfv::{BareItem, List, ListEntry, Parser};
 use smallvec::SmallVec;
 
-use crate::fields::{FieldLine, Fields};
+use crate::fields::{FieldLine, Fields, FieldsBuf};
 use crate::invalidate::invalidates;
 use crate::rules::Rules;
 
 pub use crate::rules::Separator;
 
-/// Maximum number of tags and groups of one response. RFC 9875 §2 requires at least 32 groups.
-pub const MAX_TAGS: usize = 128;
-/// Maximum length of a tag or group, in bytes. RFC 9875 §2 requires at least 32.
+/// Maximum number of tags and groups by which one response is purged. RFC 9875 §2 requires at least 32 groups. A response
+/// with more is purged with every tag.
+pub const MAX_TAGS: usize = 4096;
+/// Maximum length of a tag or group, in bytes. RFC 9875 §2 requires at least 32. A response with a longer one is purged
+/// with every tag.
 pub const MAX_TAG_LENGTH: usize = 1024;
-/// Maximum length of all tags and groups of one response, in bytes.
-pub const MAX_TAGS_LENGTH: usize = 16 * 1024;
+/// Maximum length of the lines of a response but those with tags, in bytes.
+pub const MAX_OTHER_FIELDS: usize = 128 * 1024;
+/// Maximum length of all lines with tags that are stored and sent on, in bytes: many servers and proxies refuse heads
+/// that are longer.
+pub const MAX_SENT_TAGS: usize = 8 * 1024;
 
 /// The name space of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,74 +33,31 @@ pub enum TagKind {
 }
 
 /// A name for purging a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag<'a> {
     /// Tag or group.
     pub kind: TagKind,
-    /// The bytes as sent by the origin; case-sensitive.
-    pub name: &'a [u8],
+    /// The bytes as sent by the origin, of a group without escapes; case-sensitive.
+    pub name: Cow<'a, [u8]>,
 }
 
-/// The error of a response with more tags than the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooManyTags;
-
-/// The tags and groups of one response, without duplicates.
+/// The tags and groups of one response, located but not divided.
 #[derive(Clone, Debug, Default)]
 pub struct Tags<'a> {
-    all: SmallVec<[(TagKind, TagName<'a>); 4]>,
-    length: usize,
-}
-
-/// The bytes of a tag, which are part of the response, or of a group, which may be escaped there.
-type TagName<'a> = Cow<'a, [u8]>;
-
-impl Tags<'_> {
-    /// The tags and groups, in the order of the response.
-    pub fn iter(&self) -> impl Iterator<Item = Tag<'_>> {
-        self.all
-            .iter()
-            .map(|(kind, name)| Tag { kind: *kind, name })
-    }
-
-    /// The number of tags and groups.
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    /// Returns true if there is none.
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-}
-
-impl<'a> Tags<'a> {
-    fn add(&mut self, kind: TagKind, name: TagName<'a>) -> Result<(), TooManyTags> {
-        if self
-            .iter()
-            .any(|tag| tag.kind == kind && tag.name == &*name)
-        {
-            return Ok(());
-        }
-        self.length += name.len();
-        let fits = self.all.len() < MAX_TAGS
-            && name.len() <= MAX_TAG_LENGTH
-            && self.length <= MAX_TAGS_LENGTH;
-        self.all.push((kind, name));
-        fits.then_some(()).ok_or(TooManyTags)
-    }
-}
-
-/// The lines with tags and groups, collected in the pass over the fields.
-#[derive(Default)]
-pub(crate) struct TagLines<'a> {
-    tags: Tags<'a>,
-    too_many: bool,
+    /// The values of fields with tags.
+    values: SmallVec<[(Separator, &'a [u8]); 1]>,
     /// The values of `Cache-Groups`, which count only if all are well-formed.
     groups: SmallVec<[&'a [u8]; 1]>,
 }
 
-impl<'a> TagLines<'a> {
+impl<'a> Tags<'a> {
+    /// Reads the tags and groups of a response.
+    pub fn read(response: Fields<'a>, rules: &Rules) -> Self {
+        let mut tags = Self::default();
+        response.lines().for_each(|line| tags.note(line, rules));
+        tags
+    }
+
     /// Adds any line of a response, if it is one of these.
     pub(crate) fn note(&mut self, line: FieldLine<'a>, rules: &Rules) {
         if let Some(value) = line.value_of("cache-groups") {
@@ -103,27 +65,56 @@ impl<'a> TagLines<'a> {
         }
         for field in &rules.tag_fields {
             if let Some(value) = line.value_of(&field.name) {
-                for tag in field.separator.split(value) {
-                    self.add(TagKind::Tag, Cow::Borrowed(tag));
-                }
+                self.values.push((field.separator, value));
             }
         }
     }
 
-    /// The tags and groups in the lines, without duplicates. Fails if they exceed the limits.
-    pub(crate) fn finish(mut self) -> Result<Tags<'a>, TooManyTags> {
-        for name in strings(self.groups.iter().copied()) {
-            self.add(TagKind::Group, Cow::Owned(name));
-        }
-        if self.too_many {
-            return Err(TooManyTags);
-        }
-        Ok(self.tags)
+    /// The tags, then the groups, in the order of the response and as often as they are there.
+    pub fn iter(&self) -> impl Iterator<Item = Tag<'a>> {
+        let tags = self.values.iter().flat_map(|(separator, value)| {
+            let names = separator.split(value);
+            names.map(|name| Tag::new(TagKind::Tag, name))
+        });
+        let groups = strings(self.groups.iter().copied()).into_iter();
+        tags.chain(groups.map(|name| Tag::new(TagKind::Group, name)))
     }
+}
 
-    fn add(&mut self, kind: TagKind, name: TagName<'a>) {
-        self.too_many = self.too_many || self.tags.add(kind, name).is_err();
+impl<'a> Tag<'a> {
+    /// The tag or group of this name.
+    pub fn new(kind: TagKind, name: impl Into<Cow<'a, [u8]>>) -> Self {
+        let name = name.into();
+        Self { kind, name }
     }
+}
+
+/// Moves the lines with tags out of the head of a response if they are longer than [`MAX_SENT_TAGS`] together, and returns
+/// them.
+pub fn take_long_tags(response: &mut FieldsBuf, rules: &Rules) -> FieldsBuf {
+    let is_tags = |line: FieldLine<'_>| {
+        let mut names = rules.tag_fields.iter().map(|field| &field.name);
+        names.any(|name| line.value_of(name).is_some())
+    };
+    let all = response.fields();
+    // Excludes most heads.
+    if all.as_block().len() <= MAX_SENT_TAGS {
+        return FieldsBuf::new();
+    }
+    let length: usize = all
+        .lines()
+        .filter(|line| is_tags(*line))
+        .map(|line| line.len())
+        .sum();
+    if length <= MAX_SENT_TAGS {
+        return FieldsBuf::new();
+    }
+    let mut tags = FieldsBuf::with_capacity(length);
+    let mut others = FieldsBuf::indexed(all.as_block().len() - length);
+    tags.extend_lines(all, is_tags);
+    others.extend_lines(all, |line| !is_tags(line));
+    *response = others;
+    tags
 }
 
 /// The groups of the request's origin that a response invalidates (RFC 9875 §3): those in `Cache-Group-Invalidation`,
@@ -181,23 +172,20 @@ fn strings<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::rules::TagField;
-    use crate::testing::{fields, judge, tags_of};
-    use crate::{NotStorable, SetCookie};
+    use crate::testing::fields;
 
     /// Checks the tags, given by name, with groups in angle brackets.
     fn check(rules: &Rules, response: &str, expected: &[&str]) {
         let response = fields(response);
-        let tags = tags_of(&response, rules).expect("not too many");
+        let tags = Tags::read(response.fields(), rules);
         let read = tags.iter().map(|tag| {
-            let name = String::from_utf8_lossy(tag.name);
+            let name = String::from_utf8_lossy(&tag.name);
             match tag.kind {
                 TagKind::Tag => name.into_owned(),
                 TagKind::Group => format!("<{name}>"),
             }
         });
         assert_eq!(read.collect::<Vec<_>>(), expected, "{response:?}");
-        assert_eq!(tags.len(), expected.len());
-        assert_eq!(tags.is_empty(), expected.is_empty());
     }
 
     #[test]
@@ -210,7 +198,7 @@ mod tests {
             ("Cache-Tag: \"a, b\"", &["\"a", "b\""]),
             ("Surrogate-Key: a  b\tc,d", &["a", "b", "c,d"]),
             ("xkey: a b,c, d ,e", &["a", "b", "c", "d", "e"]),
-            ("Cache-Tag: a, A, a\nxkey: a b", &["a", "A", "b"]),
+            ("Cache-Tag: a, A, a\nxkey: a b", &["a", "A", "a", "a", "b"]),
             ("xkey: b\nCache-Tag: a\nSurrogate-Key: c", &["b", "a", "c"]),
             ("X-Tags: a", &[]),
         ] {
@@ -244,7 +232,7 @@ mod tests {
     fn groups_are_strings_in_a_list_and_no_tags() {
         for (value, expected) in [
             ("\"a\"", &["<a>"][..]),
-            ("\"a\", \"B\" ,\"b\", \"a\"", &["<a>", "<B>", "<b>"]),
+            ("\"a\", \"B\" ,\"b\"", &["<a>", "<B>", "<b>"]),
             ("\"a, b\"", &["<a, b>"]),
             (r#""say \"\\""#, &[r#"<say "\>"#]),
             ("\"a\";x=1;y, \"b\"", &["<a>", "<b>"]),
@@ -269,43 +257,42 @@ mod tests {
     }
 
     #[test]
-    fn a_response_with_too_many_tags_is_not_stored() {
-        let list = |count: usize, length: usize| {
-            let names = (0..count).map(|i| format!("{i:0length$}"));
-            names.collect::<Vec<_>>()
-        };
-        let tags = |count, length| format!("Surrogate-Key: {}", list(count, length).join(" "));
-        let groups = |count, length| {
-            let quoted = list(count, length).join("\", \"");
-            format!("Cache-Groups: \"{quoted}\"")
-        };
-        for (response, fits) in [
-            (tags(128, 128), true),
-            (tags(128, 129), false),
-            (tags(129, 8), false),
-            (tags(1, 1024), true),
-            (tags(1, 1025), false),
-            (tags(16, 1024), true),
-            (tags(17, 1024), false),
-            (groups(32, 32), true),
-            (groups(128, 128), true),
-            (groups(129, 8), false),
-            (groups(1, 1025), false),
-            (format!("{}\n{}", tags(64, 8), groups(64, 8)), true),
-            (format!("{}\n{}", tags(65, 8), groups(64, 8)), false),
-            (format!("{0}\n{0}\n{0}", tags(64, 128)), true),
-            // Ignored members do not count towards the limit.
-            (format!("{}, b", groups(129, 8)), true),
+    fn long_lines_with_tags_are_taken_out_of_a_head() {
+        let line = |name: &str, length: usize| format!("{name}: {}\n", "t ".repeat(length / 2));
+        let long = |name| line(name, 5_000);
+        for (head, expected) in [
+            (String::new(), ""),
+            (long("Surrogate-Key"), ""),
+            (long("X-Other").repeat(3), ""),
+            (long("xkey") + &long("X-Other"), ""),
+            (long("Cache-Groups").repeat(2), ""),
+            (line("xkey", 8_180), ""),
+            (line("xkey", 8_186), "xkey"),
+            (
+                long("XKEY") + "A: b\n" + &long("surrogate-key"),
+                "XKEY, surrogate-key",
+            ),
+            // Magento names each product of a list.
+            (
+                line("Cache-Tag", 160_000) + "A: b\nxkey: c\n",
+                "Cache-Tag, xkey",
+            ),
         ] {
-            let read = tags_of(&fields(&response), &Rules::default()).is_ok();
-            assert_eq!(read, fits, "{response}");
-            let rules = Rules {
-                set_cookie: SetCookie::Strip,
-                ..Rules::default()
+            let before = fields(&head);
+            let mut kept = before.clone();
+            let taken = take_long_tags(&mut kept, &Rules::default());
+            let names = |fields: &FieldsBuf| {
+                let names = fields
+                    .fields()
+                    .iter()
+                    .map(|(name, _)| name.escape_ascii().to_string());
+                names.collect::<Vec<_>>().join(", ")
             };
-            let stored = judge(&rules, "", 200, &response).err();
-            let expected = (!fits).then_some(NotStorable::TooManyTags);
-            assert_eq!(stored, expected, "{response}");
+            assert_eq!(names(&taken), expected);
+            assert_eq!(kept == before, expected.is_empty());
+            let both = kept.fields().as_block().len() + taken.fields().as_block().len();
+            assert_eq!(both, before.fields().as_block().len(), "none is lost");
+            assert_eq!(kept.fields().contains("a"), before.fields().contains("a"));
         }
     }
 

@@ -11,7 +11,6 @@ use crate::response::ResponseFacts;
 use crate::rules::Rules;
 use crate::storable::{NotStorable, Storable, storable};
 use crate::stored_fields::fields_to_store;
-use crate::tags::{Tags, TooManyTags};
 use crate::time::{Time, Times};
 
 /// The time at which the responses of the tests are received: Sun, 06 Nov 1994 08:49:37 GMT.
@@ -100,14 +99,6 @@ fn check_account(
         lifetime.has(HAS_VALIDATOR),
         "{response:?}"
     );
-}
-
-/// The tags and groups of a response.
-pub(crate) fn tags_of<'a>(
-    response: &'a FieldsBuf,
-    rules: &'a Rules,
-) -> Result<Tags<'a>, TooManyTags> {
-    ResponseFacts::read(response.fields(), rules).tags
 }
 
 /// The fields that are stored of a response.

@@ -1,11 +1,13 @@
-//! Explains stored variants: source and length of the lifetime, selecting fields.
+//! Explains stored variants: source and length of the lifetime, selecting fields, tags.
+
+use std::collections::HashSet;
 
 use microcache_engine::cache::variant_number;
 use microcache_engine::{Compressed, Explained, ExplainedVariant, clock};
 use microcache_policy::explain::span;
 use microcache_policy::{
-    LifetimeSource, Millis, NotCompressed, ResponseExplanation, ResponseFacts, StaleWindowSource,
-    TagKind, Time, Times, vary,
+    Detail, LifetimeSource, Millis, NotCompressed, ResponseExplanation, ResponseFacts,
+    StaleWindowSource, TagKind, Tags, Time, Times, vary,
 };
 use serde_json::{Value, json};
 
@@ -32,6 +34,8 @@ pub(super) fn variant(one: &ExplainedVariant, explained: &Explained) -> Value {
         "varies_on": varies_on(&one.vary, &one.selection),
         "tags": tags(one, explained, TagKind::Tag),
         "groups": tags(one, explained, TagKind::Group),
+        "hashed_tags": hashed_tags(one, explained),
+        "purged_by_every_tag": one.tags.are_every(),
         "size": one.size,
         "hits": one.uses,
     })
@@ -51,13 +55,28 @@ fn state(one: &ExplainedVariant, explained: &Explained) -> &'static str {
     }
 }
 
+/// The names of the tags or groups, each once, in the order of the response.
 fn tags(one: &ExplainedVariant, explained: &Explained, kind: TagKind) -> Vec<String> {
-    let read = ResponseFacts::read(one.fields.fields(), &explained.rules);
-    let all = read.tags().map(|tags| {
-        let of_kind = tags.iter().filter(|tag| tag.kind == kind);
-        of_kind.map(|tag| text(tag.name)).collect()
-    });
-    all.unwrap_or_default()
+    let (all, mut seen) = (
+        Tags::read(one.fields.fields(), &explained.rules),
+        HashSet::new(),
+    );
+    let of_kind = all.iter().filter(|tag| tag.kind == kind);
+    of_kind
+        .map(|tag| text(&tag.name))
+        .filter(|name| seen.insert(name.clone()))
+        .collect()
+}
+
+/// The number of tags of which only the hash is stored.
+fn hashed_tags(one: &ExplainedVariant, explained: &Explained) -> usize {
+    let named =
+        tags(one, explained, TagKind::Tag).len() + tags(one, explained, TagKind::Group).len();
+    if one.tags.are_every() {
+        0
+    } else {
+        one.tags.len().saturating_sub(named)
+    }
 }
 
 /// Judges a stored response's fields by the current rules.
@@ -91,10 +110,23 @@ pub(super) fn steps(one: &ExplainedVariant, explained: &Explained) -> Vec<Explan
         steps.push(step);
     }
     steps.extend(varies(one));
-    let names = tags(one, explained, TagKind::Tag);
-    if !names.is_empty() {
+    let (names, hashed) = (
+        tags(one, explained, TagKind::Tag),
+        hashed_tags(one, explained),
+    );
+    if one.tags.are_every() {
+        let what = "purged by every tag and group";
+        steps.push(ExplanationStep::of(what, Detail::TooManyTags.explanation()));
+    } else if !names.is_empty() {
         let what = format!("purged by {} too", listed(&names));
         steps.push(ExplanationStep::new(what, "the response has these tags"));
+    }
+    if hashed > 0 {
+        steps.push(ExplanationStep::new(
+            format!("purged by {hashed} tags too, whose names are not stored"),
+            "the fields with tags were longer than 8 KiB, so only hashes of the tags are kept, and no client gets these \
+             fields",
+        ));
     }
     steps
 }

@@ -82,6 +82,9 @@ pub(super) const METRICS: &[Metric] = &[
         Process(|it, to| to.value(it.memory.refused))),
 
     // Purges.
+    counter("microcache_too_many_tags_total",
+        "Responses stored with more tags than are kept: every purge by tag removes them.",
+        Process(|it, to| to.value(it.engine.cache.too_many_tags()))),
     gauge("microcache_purge_rules", "Active purges.", Process(|it, to| to.value(it.engine.cache.live_rules()))),
     gauge("microcache_purges_unpublished", "Purges not yet written to the shared purge log.",
         PurgeLog(|it, to| to.value(it.queued))),

@@ -55,6 +55,7 @@ mod shuttle;
 mod testing;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use microcache_store::{Key, Memory, MemoryLimits, MemoryStats, TierError, TierReport, Tiers};
 
@@ -108,6 +109,8 @@ pub struct Cache {
     urls: UrlNotes,
     pub(crate) queries: QueryNotes,
     changes: Arc<Changes>,
+    /// The number of responses stored with more tags than are kept.
+    too_many_tags: AtomicU64,
     /// Notified when a rule has to be swept.
     unswept: Notify,
     /// The rule number up to which memory was swept.
@@ -143,6 +146,7 @@ impl Cache {
             urls: UrlNotes::new(),
             queries: QueryNotes::new(),
             changes: Arc::default(),
+            too_many_tags: AtomicU64::new(0),
             unswept: Notify::new(),
             swept_through: SharedRuleNumber::default(),
             journal: tokio::sync::Mutex::default(),
@@ -169,6 +173,15 @@ impl Cache {
     /// The totals of compression.
     pub fn compression_stats(&self) -> CompressionStats {
         self.compressor.stats()
+    }
+
+    /// The number of responses stored with more tags than are kept.
+    pub fn too_many_tags(&self) -> u64 {
+        self.too_many_tags.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_too_many_tags(&self) {
+        self.too_many_tags.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Number of fetches that can be joined.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use microcache_policy::tags::MAX_TAGS;
 use microcache_policy::{Fields, OriginView, Rules, Scheme, Time, key};
 use microcache_store::{Hit, Key, Removal, Stored, TagNumbers, TierError, random};
 use tokio::time::timeout;
@@ -17,6 +16,9 @@ use super::rules::{Covered, RuleNumber, RulePlaces};
 /// its response no other process and no restart brings them back, and entries fetched next are not
 /// removed with them. A hanging tier is not waited for longer.
 const REMOVAL_WAIT: Duration = Duration::from_millis(500);
+
+/// The most groups that the response to one unsafe request invalidates.
+const MAX_INVALIDATED: usize = 128;
 
 /// The result of a purge by rule.
 #[derive(Debug)]
@@ -218,11 +220,11 @@ impl Cache {
         }
     }
 
-    /// Purges these scopes, at most [`MAX_TAGS`] of them, and waits until the rules are published,
+    /// Purges these scopes, at most [`MAX_INVALIDATED`] of them, and waits until the rules are published,
     /// at most [`REMOVAL_WAIT`].
     pub(crate) fn invalidate_all(&self, scopes: Vec<Scope>) -> impl Future<Output = ()> + Send {
         let names_any = !scopes.is_empty();
-        let scopes = scopes.into_iter().take(MAX_TAGS);
+        let scopes = scopes.into_iter().take(MAX_INVALIDATED);
         let purged = self.purge(scopes.map(|scope| (scope, Strength::Hard)));
         async move {
             if names_any {

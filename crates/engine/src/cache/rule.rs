@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use microcache_policy::tags::{Tag, TagKind};
+use microcache_policy::tags::{MAX_TAG_LENGTH, Tag, TagKind};
 use microcache_policy::{Scheme, Time, VaryNames, glob, key};
 use microcache_store::encoding::RecordHead;
 use microcache_store::tags::tag_number;
@@ -158,13 +158,15 @@ impl Scope {
         }
     }
 
-    /// [`Self::number`], and the number of the fetches under way that it also covers.
+    /// [`Self::number`], and the number of others that it also covers: fetches under way, or responses with too many
+    /// tags.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
-        let of_fetches = match self {
+        let others = match self {
             Self::Variant { host, target, .. } => Some(tag_number(FETCH, &[host, target])),
+            Self::Tag(_) | Self::Group { .. } => Some(TagNumbers::EVERY),
             _ => None,
         };
-        [Some(self.number()), of_fetches].into_iter().flatten()
+        [Some(self.number()), others].into_iter().flatten()
     }
 
     /// Copies its texts to buffers of their own: the buffer they were parsed from may be much
@@ -336,14 +338,13 @@ fn group(scheme: Scheme, host: &[u8], name: &[u8]) -> u64 {
     tag_number(GROUP, &[scheme.as_str().as_bytes(), host, name])
 }
 
-/// The numbers of a response's tags and groups, as in rules.
+/// The numbers of a response's tags and groups, as in rules. A group without a url covers nothing.
 pub(crate) fn tag_numbers<'a>(key: &[u8], tags: impl Iterator<Item = Tag<'a>>) -> TagNumbers {
-    let Some((scheme, host, ..)) = key::url_of(key) else {
-        return TagNumbers::default();
-    };
-    tags.map(|tag| match tag.kind {
-        TagKind::Tag => tag_number(TAG, &[tag.name]),
-        TagKind::Group => group(scheme, host, tag.name),
+    let url = key::url_of(key);
+    tags.filter_map(|tag| match (tag.kind, url) {
+        _ if tag.name.len() > MAX_TAG_LENGTH => Some(TagNumbers::EVERY),
+        (TagKind::Tag, _) => Some(tag_number(TAG, &[&tag.name])),
+        (TagKind::Group, url) => url.map(|(scheme, host, ..)| group(scheme, host, &tag.name)),
     })
     .collect()
 }
@@ -434,10 +435,9 @@ impl<'a> EntryNames<'a> {
             Scope::Everything => true,
             Scope::Prefix { .. } => self.location.starts_with(&scope.pattern()),
             Scope::Glob { .. } => self.is_like(&scope.pattern()),
-            scope => {
-                let wanted = scope.number();
-                self.numbers().any(|number| number == wanted)
-            }
+            scope => scope
+                .numbers()
+                .any(|wanted| self.own().contains(&wanted) || self.tags.contains(wanted)),
         }
     }
 
@@ -448,8 +448,12 @@ impl<'a> EntryNames<'a> {
 
     /// The numbers of all its names.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
-        let own = [self.host, self.url, self.variant];
-        own.into_iter().chain(self.tags.iter())
+        self.own().into_iter().chain(self.tags.iter())
+    }
+
+    /// The numbers of its names but the tags.
+    const fn own(&self) -> [u64; 3] {
+        [self.host, self.url, self.variant]
     }
 
     /// The first `length` bytes of its url, host included.

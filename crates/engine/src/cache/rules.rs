@@ -392,9 +392,9 @@ impl RuleTable {
         live.places.set(copy, place);
         let (places, scope) = (live.places, live.rule.scope.clone());
         let strength = live.rule.strength;
-        if let Some(mark) = self.index(strength).mark(&scope) {
+        self.index(strength).change(&scope, |mark| {
             mark.place(number, copy, place, was_unplaced);
-        }
+        });
         if was_unplaced {
             self.note_missing(places);
         } else {

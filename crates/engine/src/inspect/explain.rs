@@ -13,7 +13,7 @@ use microcache_policy::{
     Detail, Explanation, FieldBlock, Lifetime, NotCompressed, OmittedFields, RequestFacts, Rules,
     SentCoding, SharedRequest, Time, VaryNames,
 };
-use microcache_store::{Hit, Object, ResponseEncodings, Stored};
+use microcache_store::{Hit, Object, ResponseEncodings, Stored, TagNumbers};
 
 use bytes::Bytes;
 
@@ -121,6 +121,8 @@ pub struct ExplainedVariant {
     pub vary: VaryNames,
     /// The values of those fields.
     pub selection: Bytes,
+    /// The hashes of its tags and groups.
+    pub tags: TagNumbers,
     /// Bytes, head and body together.
     pub size: u64,
     /// The pieces of a page whose tags are replaced.
@@ -530,6 +532,7 @@ impl ExplainedVariant {
             lifetime: stored.lifetime(),
             vary: stored.vary().clone(),
             selection: Bytes::copy_from_slice(stored.selection()),
+            tags: stored.tags().clone(),
             size: stored.body_len() + stored.fields().as_block().len() as u64,
             pieces: stored.pieces().map(Arc::clone),
             uses: stored.uses(),

@@ -12,7 +12,7 @@ use http::{Extensions, Method};
 use microcache_policy::{Fields, FieldsBuf, Network, Scheme, Span, Time};
 use microcache_store::clock;
 pub use microcache_store::tier::BoxFuture;
-use microcache_store::{FetchCost, Hit};
+use microcache_store::{FetchCost, Hit, TagNumbers};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::audience::Audience;
@@ -125,8 +125,8 @@ pub struct OriginResponse {
     pub waited: u32,
 }
 
-/// The times of a fetch.
-#[derive(Clone, Copy, Debug)]
+/// The times of a fetch, and the tags whose names were not kept.
+#[derive(Clone, Debug)]
 pub(crate) struct ExchangeTimes {
     /// The beginning: later purges cover the response.
     pub(crate) began: Time,
@@ -135,6 +135,8 @@ pub(crate) struct ExchangeTimes {
     pub(crate) request: Time,
     /// `response_time`: the arrival of its head.
     pub(crate) response: Time,
+    /// The tags in lines that were too long to be stored and sent on.
+    pub(crate) hashed_tags: TagNumbers,
 }
 
 impl ExchangeTimes {
@@ -160,6 +162,7 @@ impl ExchangeTimes {
             began,
             request: sent.plus(response.waited.into()),
             response: now,
+            hashed_tags: TagNumbers::NONE,
         }
     }
 }

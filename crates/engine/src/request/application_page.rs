@@ -1,7 +1,7 @@
 //! Pages that an application itself stores in memcached for nginx to serve.
 
 use microcache_policy::{FieldsBuf, RequestFacts, Reuse, reuse};
-use microcache_store::{Hit, Memory, Stored};
+use microcache_store::{Hit, Memory, Stored, TagNumbers};
 
 use crate::body::Body;
 use crate::origin::{ExchangeTimes, OriginResponse};
@@ -37,6 +37,7 @@ impl Engine {
             began: now,
             request: now,
             response: now,
+            hashed_tags: TagNumbers::NONE,
         };
         let StorableHead {
             fields, lifetime, ..

@@ -9,7 +9,7 @@ use microcache_policy::{
     head_update, invalidates, is_conditional_or_partial, is_origin_failure, is_refusal, refreshed,
     takes_trailers, vary,
 };
-use microcache_store::{Hit, Key};
+use microcache_store::{Hit, Key, TagNumbers};
 use tokio::time::Instant;
 
 use crate::audience::Audience;
@@ -29,6 +29,7 @@ use crate::request::route::Route;
 use crate::request::serve::Engine;
 use crate::request::stale::{StaleQuery, WaitOutcome};
 use crate::request::store_response::{complete, judge};
+use crate::request::tags::hash_long_tags;
 
 impl Engine {
     /// Fetches directly. If a stale copy is usable on errors, it is served once the origin takes longer than
@@ -117,7 +118,11 @@ impl Engine {
             let unshared = key.filter(|_| sent.fills);
             let unshared = unshared.map(|key| self.cache.begin_unshared(key));
             let request = request(&mut incoming, &mut sent, route.id, Arc::clone(&audience));
-            let answer = route.origin.fetch(request).await;
+            let mut hashed_tags = TagNumbers::NONE;
+            let answer = route.origin.fetch(request).await.and_then(|mut response| {
+                hashed_tags = hash_long_tags(&mut response, &route.rules)?;
+                Ok(response)
+            });
             // Boxed, as all that follows: a rare branch must not enlarge the future of every request.
             let answer = match (failure(&answer), key) {
                 (Some(failure), Some(key)) => {
@@ -131,7 +136,10 @@ impl Engine {
             };
             let mut response =
                 answer.map_err(|error| NoResponse::new(Failure::Origin(error), why.forward))?;
-            let times = ExchangeTimes::of(&response, began, began, self.clock.now());
+            let times = ExchangeTimes {
+                hashed_tags,
+                ..ExchangeTimes::of(&response, began, began, self.clock.now())
+            };
             complete(&mut response.fields, &route.rules, times.response);
             if let Some(key) = key
                 && self.needs_all_fields(&sent, why, key, &incoming, &response, &times)

@@ -21,6 +21,7 @@ use crate::request::fetch::Fetch;
 use crate::request::route::Route;
 use crate::request::serve::Engine;
 use crate::request::store_response::{complete, judge};
+use crate::request::tags::hash_long_tags;
 use crate::request::tier_lookup::TierLookup;
 use crate::request::verdict::{Confirmation, ErrorPage, FetchFailure, Verdict};
 
@@ -272,8 +273,11 @@ impl Engine {
                 span: fetch.incoming.span,
                 extensions: fetch.incoming.extensions.clone(),
             };
-            let response = route.origin.fetch(request).await?;
-            let times = ExchangeTimes::of(&response, began, sent, self.clock.now());
+            let mut response = route.origin.fetch(request).await?;
+            let times = ExchangeTimes {
+                hashed_tags: hash_long_tags(&mut response, &route.rules)?,
+                ..ExchangeTimes::of(&response, began, sent, self.clock.now())
+            };
             fetch.withheld = shared.explains(response.status);
             sent = times.response;
             let named = self.learn_vary(route, leader.key(), response.fields.fields(), sent);

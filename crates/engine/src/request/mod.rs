@@ -16,6 +16,7 @@ pub(crate) mod route;
 pub(crate) mod serve;
 mod stale;
 mod store_response;
+mod tags;
 mod tier_lookup;
 mod verdict;
 

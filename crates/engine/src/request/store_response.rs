@@ -8,14 +8,12 @@ use microcache_policy::compression;
 use microcache_policy::vary::{self, Selection, VaryNames};
 use microcache_policy::{
     CacheKind, CacheStatus, Detail, FieldBlock, Fields, FieldsBuf, Lifetime, OriginView,
-    RequestFacts, ResponseFacts, Rules, Storable, Time, TooManyTags, date, fields_to_store, names,
-    storable,
+    RequestFacts, ResponseFacts, Rules, Storable, Time, date, fields_to_store, names, storable,
 };
 use microcache_store::{FetchCost, Stored, TagNumbers, clock};
 
 use crate::body::Body;
 use crate::cache::flight::{Filling, Leader};
-use crate::cache::tag_numbers;
 use crate::fill::{Fill, FillReader};
 use crate::message::{ForwardedRequest, Response};
 use crate::origin::{ExchangeTimes, OriginResponse};
@@ -25,6 +23,7 @@ use crate::request::encoded::{confirmed, named_by_origin, note_compression};
 use crate::request::respond::{Reusable, usable_for};
 use crate::request::route::Route;
 use crate::request::serve::Engine;
+use crate::request::tags::{renewed_tags, tags_of};
 
 /// A storable response as the leader gets it, with the fields that must not be replayed to other
 /// clients.
@@ -47,6 +46,9 @@ impl LeaderResponse {
     ) -> Response {
         cache_status.fwd_status = Some(self.filling.status);
         cache_status.stored = self.is_kept;
+        if self.filling.tags.are_every() {
+            cache_status.detail = Some(Detail::TooManyTags);
+        }
         cache_status.ttl = Some(usable_for(&self.filling.lifetime, now));
         let reusable = Reusable::first(&self.filling, &self.fields, self.reader);
         let mut response = reusable.respond(request, facts, now, cache_status, Outcome::Miss);
@@ -80,6 +82,9 @@ impl Engine {
         let is_kept = self.cache.may_keep(leader, &keepable.tags);
         if incoming.content.is_some() {
             self.cache.note_queried(leader.key(), times.response);
+        }
+        if is_kept && keepable.tags.are_every() {
+            self.cache.count_too_many_tags();
         }
         let vary = self
             .cache
@@ -177,7 +182,7 @@ pub(crate) fn judge(
                 lifetime,
                 has_age: read.has_age(),
                 has_vary: is_compressible || read.has_vary(),
-                tags: tags_of(key, &read),
+                tags: tags_of(key, &read, times),
                 cost: times.cost(),
                 named: read.into_vary().names(),
             })
@@ -200,7 +205,7 @@ impl Engine {
     ) -> Stored {
         let rules = request.rules;
         let read = ResponseFacts::read(fields.fields(), rules);
-        let tags = tags_of(key, &read);
+        let tags = renewed_tags(key, stored, &read, times, rules);
         let named = named_by_origin(rules, read.into_vary().names(), stored.vary());
         let vary = self.cache.vary_of(key, &named, times.response);
         let mut selection = Selection::new();
@@ -226,14 +231,6 @@ impl Engine {
             .with_tags(tags)
             .with_cost(stored.cost());
         divided_as(stored, confirmed(rules, renewed, stored), rules)
-    }
-}
-
-/// The purge tags of a response. One with too many tags is not stored.
-fn tags_of(key: &[u8], response: &ResponseFacts<'_>) -> TagNumbers {
-    match response.tags() {
-        Ok(tags) => tag_numbers(key, tags.iter()),
-        Err(TooManyTags) => TagNumbers::default(),
     }
 }
 

@@ -11,7 +11,7 @@ use microcache_engine::cache::{ChangeKind, Notice, Rule, Scope, Strength, Subjec
 use microcache_engine::{
     Body, BoxFuture, Engine, Origin, OriginError, OriginRequest, OriginResponse, Response, Served,
 };
-use microcache_policy::{Fields, FieldsBuf, Rules};
+use microcache_policy::{Detail, Fields, FieldsBuf, Rules};
 use microcache_store::disk::{Disk, DiskSettings};
 use microcache_store::tiers::scripted::ScriptedTier;
 use microcache_store::{AnyTier, TierLimits, Tiers};
@@ -127,6 +127,120 @@ async fn a_purge_by_tag_removes_the_tagged_entries_only() {
     assert_eq!(world.get("/green").await, ("3".into(), true));
     world.engine.cache.sweep().await;
     assert_eq!(world.get("/red").await, ("5".into(), true), "it is new");
+}
+
+/// A page with as many tags, as TYPO3, Magento and larger sites send them; each response names another last one.
+fn tagged(path: &'static str, count: usize, validator: &str) -> (&'static str, &'static str) {
+    let names: Vec<_> = (0..count)
+        .map(|number| format!("{path}-product_{number:025}"))
+        .collect();
+    let names = names.join(" ");
+    let lines = format!("Cache-Control: max-age=1000\r\nSurrogate-Key: {names}\r\n{validator}");
+    (path, lines.leak())
+}
+
+#[tokio::test]
+async fn many_tags_are_kept_without_their_names() {
+    let pages = [
+        tagged("/some", 128, ""),
+        tagged("/typo3", 500, ""),
+        tagged("/magento", 4_000, "ETag: \"m\"\r\n"),
+        tagged("/shop", 4_097, ""),
+    ];
+    let world = World::new(&pages, Tiers::default());
+    let paths = pages.map(|(path, _)| path);
+    for (path, lines) in pages {
+        let first = world.request(Method::GET, path).await;
+        let (fields, detail) = (first.fields(), first.cache_status.detail);
+        assert_eq!(
+            fields.contains("surrogate-key"),
+            lines.len() < 8_000,
+            "{path}"
+        );
+        let expected = (path == "/shop").then_some(Detail::TooManyTags);
+        assert!(
+            first.cache_status.stored && detail == expected,
+            "{path} {detail:?}"
+        );
+        read(first).await;
+        let second = world.request(Method::GET, path).await;
+        assert!(second.cache_status.hit, "{path}");
+        assert_eq!(
+            second.fields().contains("surrogate-key"),
+            lines.len() < 8_000
+        );
+    }
+    assert_eq!(world.engine.cache.too_many_tags(), 1);
+    let hits = async || {
+        let mut hits = Vec::new();
+        for path in paths {
+            hits.push(world.get(path).await.1);
+        }
+        hits
+    };
+    for (path, number, expected) in [
+        ("/other", 7, [true, true, true, false]),
+        ("/some", 127, [false, true, true, false]),
+        ("/typo3", 499, [true, false, true, false]),
+        ("/typo3", 500, [true, true, true, false]),
+        ("/magento", 0, [true, true, false, false]),
+    ] {
+        let name = format!("{path}-product_{number:025}");
+        world.purge(tag(name.leak()), Strength::Hard).await;
+        assert_eq!(hits().await, expected, "{path} {number}");
+    }
+    world
+        .purge(
+            Scope::Host(Bytes::from_static(b"other.example")),
+            Strength::Hard,
+        )
+        .await;
+    assert_eq!(hits().await, [true; 4]);
+    // A confirmation does not repeat the tags, or names a few.
+    let of_magento = |number| tag(format!("/magento-product_{number:025}").leak());
+    for lines in ["ETag: \"m\"\r\n", "ETag: \"m\"\r\nxkey: news\r\n"] {
+        *world.site.pages.lock().expect("no panic") = vec![("/magento", lines)];
+        world.purge(of_magento(17), Strength::Soft).await;
+        eventually_async("the confirmation", async || {
+            world
+                .request(Method::GET, "/magento")
+                .await
+                .cache_status
+                .ttl
+                > Some(0)
+        })
+        .await;
+    }
+    world.purge(of_magento(3_999), Strength::Hard).await;
+    assert!(!world.get("/magento").await.1);
+}
+
+#[tokio::test]
+async fn a_head_is_large_for_its_tags_alone() {
+    let lines = |name: &str, length: usize| -> &'static str {
+        format!(
+            "Cache-Control: max-age=9\r\n{name}: {}\r\n",
+            "x".repeat(length)
+        )
+        .leak()
+    };
+    let pages = [
+        ("/tag", lines("xkey", 200_000)),
+        ("/other", lines("X-Other", 140_000)),
+        ("/fits", lines("X-Other", 120_000)),
+    ];
+    let world = World::new(&pages, Tiers::default());
+    for (path, _) in pages {
+        for method in [Method::GET, Method::POST] {
+            let requested = incoming(&method, path, "");
+            let now = world.engine.clock.now();
+            let Served::Fetch(plan) = world.engine.serve(&requested.as_request(), now) else {
+                panic!("{path} is not stored")
+            };
+            let answered = Arc::clone(&world.engine).ask(plan, requested).await;
+            assert_eq!(answered.is_ok(), path != "/other", "{method} {path}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ impl Detail {
             Self::Partial => NotStorable::Partial.explanation(),
             Self::NoLifetime => NotStorable::NoLifetime.explanation(),
             Self::StatusTtl => NotStorable::StatusTtl.explanation(),
-            Self::TooManyTags => NotStorable::TooManyTags.explanation(),
+            Self::TooManyTags => TOO_MANY_TAGS,
             Self::FormToken => NotStorable::FormToken.explanation(),
             Self::TooLarge => TOO_LARGE,
             Self::Request => NotStorable::Request.explanation(),
@@ -92,6 +92,11 @@ const EVENT_STREAM: Explanation = Explanation::of(
     "the request accepts `text/event-stream`, or the response is an event stream, which has no end",
 )
 .unless("remove `text/event-stream` from `Accept`, or send another `Content-Type`");
+
+const TOO_MANY_TAGS: Explanation = Explanation::of(
+    "the response has more than 4,096 tags, or one longer than 1 KiB, so it is stored, and every purge by tag removes it",
+)
+.unless("have the application send fewer tags, such as one for the list instead of one for each of its items");
 
 const WITHHELD: Explanation = Explanation::of(
     "the request has fields that a shared fetch omits, and a recent response without them was not shareable, so \

@@ -196,10 +196,6 @@ impl NotStorable {
                 Explanation::of("`status_ttl` of the route is 0 for this status")
                     .unless("change or remove `status_ttl` for this status on the route")
             }
-            Self::TooManyTags => Explanation::of(
-                "the response has more tags than are stored, so that a purge would miss it",
-            )
-            .unless("have the application send at most 128 tags, with at most 16 KiB in total"),
             Self::FormToken => Explanation::of(
                 "the response has a token for one visitor (of a form, a nonce, or a field), so `anonymous_ttl` does \
                  not store it",
@@ -312,7 +308,7 @@ mod tests {
         PassReason::Connection,
         PassReason::NoStore,
     ];
-    const NOT_STORABLE: [NotStorable; 13] = [
+    const NOT_STORABLE: [NotStorable; 12] = [
         NotStorable::Request,
         NotStorable::Private,
         NotStorable::NoStore,
@@ -324,7 +320,6 @@ mod tests {
         NotStorable::Partial,
         NotStorable::NoLifetime,
         NotStorable::StatusTtl,
-        NotStorable::TooManyTags,
         NotStorable::FormToken,
     ];
     const REUSES: [Reuse; 8] = [

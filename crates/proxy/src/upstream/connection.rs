@@ -17,6 +17,8 @@ use super::transport::OriginTransport;
 const READ_MIN: usize = 16 * 1024;
 /// Maximum size of a read buffer.
 const READ_MAX: usize = 64 * 1024;
+/// An idle connection keeps no read buffer of this size: a large head has enlarged it.
+const KEPT_MAX: usize = 2 * READ_MAX + 1;
 /// A buffer with less free space than this is replaced by a new one.
 const ROOM_MIN: usize = 2 * 1024;
 
@@ -57,9 +59,10 @@ impl OriginConnection {
         pin!(self.stream.read_buf(&mut self.buf)).poll(cx)
     }
 
-    /// Prepares the connection for the next exchange. The buffer stays unless frames still reference it.
+    /// Prepares the connection for the next exchange. The buffer stays unless frames still reference it or it is too
+    /// large.
     pub(super) fn rest(&mut self) {
-        if !self.buf.try_reclaim(READ_MIN) {
+        if self.buf.try_reclaim(KEPT_MAX) || !self.buf.try_reclaim(READ_MIN) {
             self.buf = BytesMut::new();
         }
     }

@@ -10,6 +10,7 @@ use bytes::Buf;
 use http::Method;
 use microcache_engine::origin::{OriginError, OriginRequest};
 use microcache_engine::{Interim, Interims};
+use microcache_policy::tags::MAX_OTHER_FIELDS;
 use microcache_policy::{ContentKind, FieldIndex, FieldsBuf, ForwardedResponse};
 use microcache_wire::h1::{self, Framing, HeadLimits, parse_response};
 
@@ -20,9 +21,10 @@ use super::upload::{SendState, Upload};
 /// Limit of 1xx responses to one request; each may extend the deadline.
 pub(super) const MAX_INTERIM: usize = 32;
 
-/// Limits of response heads, larger than those of requests: some applications set a cookie per module.
+/// Limits of response heads, larger than those of requests: some applications set a cookie per module, and name every
+/// product of a page. The engine refuses a head that is larger than [`MAX_OTHER_FIELDS`] without its tags.
 pub(super) const ANSWER_LIMITS: HeadLimits = HeadLimits {
-    head: 128 * 1024,
+    head: 2 * MAX_OTHER_FIELDS,
     target: 0,
     fields: 1000,
 };

@@ -29,10 +29,7 @@ fn number(notice: Option<Notice>) -> Option<u64> {
 }
 
 fn store(changes: &Changes, key: &Key, tag: &str) {
-    let tag = Tag {
-        kind: TagKind::Tag,
-        name: tag.as_bytes(),
-    };
+    let tag = Tag::new(TagKind::Tag, tag.as_bytes());
     let tags = tag_numbers(key, [tag].into_iter());
     changes.notify_watchers(key, &tags, Some("\"v\"".into()), ChangeKind::Stored);
 }

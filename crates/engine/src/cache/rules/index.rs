@@ -91,23 +91,30 @@ impl RuleIndex {
         self.globs.push((pattern, scope.clone(), newest));
     }
 
-    /// The mark of a scope.
-    pub(crate) fn mark(&mut self, scope: &Scope) -> Option<&mut RuleMark> {
+    /// Changes the marks of a scope.
+    pub(crate) fn change(&mut self, scope: &Scope, mut change: impl FnMut(&mut RuleMark)) {
         match scope {
-            Scope::Everything => Some(&mut self.everything),
+            Scope::Everything => change(&mut self.everything),
             Scope::Prefix { .. } => {
                 let prefix = scope.pattern();
-                self.prefixes.get_mut(&prefix.len())?.get_mut(&prefix)
+                let of_length = self.prefixes.get_mut(&prefix.len());
+                let mark = of_length.and_then(|all| all.get_mut(&prefix));
+                mark.into_iter().for_each(change);
             }
             Scope::Glob { .. } => {
                 let pattern = scope.pattern();
                 let known = self.globs.iter().position(|(known, ..)| *known == pattern);
-                match known {
+                let mark = match known {
                     Some(known) => Some(&mut self.globs[known].2),
                     None => self.named.get_mut(&scope.number()),
+                };
+                mark.into_iter().for_each(change);
+            }
+            scope => {
+                for name in scope.numbers() {
+                    self.named.get_mut(&name).into_iter().for_each(&mut change);
                 }
             }
-            scope => self.named.get_mut(&scope.number()),
         }
     }
 

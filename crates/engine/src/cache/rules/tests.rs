@@ -71,14 +71,8 @@ struct Page {
 fn page(host: &str, target: &str, tag: &str, group: &str) -> Page {
     let key = key_of(Scheme::Http, host, target);
     let tags = [
-        Tag {
-            kind: TagKind::Tag,
-            name: tag.as_bytes(),
-        },
-        Tag {
-            kind: TagKind::Group,
-            name: group.as_bytes(),
-        },
+        Tag::new(TagKind::Tag, tag.as_bytes()),
+        Tag::new(TagKind::Group, group.as_bytes()),
     ];
     let tags = tag_numbers(&key, tags.into_iter());
     Page { key, tags }
@@ -149,10 +143,7 @@ fn both_schemes_are_named_but_by_a_group() {
         assert!(covered.is_some(), "{scope:?}");
     }
     // Groups belong to an origin, and so to a scheme (RFC 9875).
-    let name = Tag {
-        kind: TagKind::Group,
-        name: b"news",
-    };
+    let name = Tag::new(TagKind::Group, b"news");
     let tags = tag_numbers(&secure, std::iter::once(name));
     let rules = PurgeRules::default();
     rules.add(
@@ -212,6 +203,52 @@ fn a_rule_for_a_variant_covers_its_entries_and_the_fetches_of_its_url() {
 /// The `Vary` of a response in several languages.
 fn languages() -> VaryNames {
     VaryNames::from_bytes(b"accept-language").expect("names")
+}
+
+#[test]
+fn a_page_with_too_many_tags_is_covered_by_every_tag() {
+    let key = key_of(Scheme::Http, "a.example", "/x");
+    let long = "x".repeat(1025);
+    let named = |names: &[&str]| {
+        let tags = names
+            .iter()
+            .map(|name| Tag::new(TagKind::Tag, name.as_bytes()));
+        tag_numbers(&key, tags)
+    };
+    let names: Vec<_> = (0..4097).map(|number| number.to_string()).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    assert!(!named(&names[1..]).are_every(), "4,096 are kept");
+    assert!(!named(&[&names[1..], &names[1..]].concat()).are_every());
+    assert!(!named(&[&long[1..]]).are_every());
+    for tags in [named(&names), named(&["a", &long])] {
+        let key = Key::clone(&key);
+        let page = Page { key, tags };
+        for (scope, is_covered) in [
+            (Scope::Tag(text("another")), true),
+            (group("b.example", "another"), true),
+            (url("a.example", "/y"), false),
+            (Scope::Host(text("b.example")), false),
+        ] {
+            let names = EntryNames::new(RuleSubject::fetch(&page.key, &page.tags));
+            assert_eq!(names.is_in(&scope), is_covered);
+            let rules = PurgeRules::default();
+            rules.add(rule(1, scope.clone(), Strength::Hard), NOW, NOWHERE);
+            assert_eq!(page.is_covered(&rules), is_covered);
+            // It has a place in the log, as the name itself.
+            rules.add(rule(1, scope, Strength::Hard), NOW, at(100));
+            assert_eq!(page.covered(&rules, fetched(9, 99)).is_some(), is_covered);
+            assert!(page.covered(&rules, fetched(0, 100)).is_none());
+        }
+    }
+    // Merged into a part, a rule is not forgotten.
+    let rules = PurgeRules::default();
+    rules.add(rule(1, Scope::Tag(text("x")), Strength::Hard), NOW, NOWHERE);
+    for number in 0..MAX_RULES as u64 {
+        let host = Scope::Host(text(&number.to_string()));
+        rules.add(rule(2 + number, host, Strength::Hard), NOW, NOWHERE);
+    }
+    let tags = named(&names);
+    assert!(Page { key, tags }.is_covered(&rules));
 }
 
 #[test]

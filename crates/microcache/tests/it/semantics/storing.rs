@@ -1,7 +1,10 @@
 //! Which responses may be kept: RFC 9111 §3, and what may be shared.
 
-use super::{check_reused, check_reused_with, exact};
-use crate::support::{Origin, Reply};
+use serde_json::json;
+
+use super::{EXACT, check_reused, check_reused_with, exact};
+use crate::operators::Operator;
+use crate::support::{Origin, Proxy, Reply};
 
 const FRESH: &[&str] = &["Cache-Control: max-age=100"];
 
@@ -260,25 +263,58 @@ fn an_unasked_206_or_304_is_not_a_whole_response() {
     }
 }
 
+/// TYPO3 sends hundreds of tags, and Magento up to 160 KB.
 #[test]
-fn with_more_tags_than_are_kept_of_one() {
+fn with_many_tags() {
     let origin = Origin::start();
-    let proxy = exact(&origin);
-    let tags = |count| {
-        let names: Vec<_> = (0..count).map(|i| format!("tag-{i}")).collect();
-        format!("Cache-Tag: {}", names.join(", "))
-    };
-    for (target, count) in [("/few", 128), ("/many", 129)] {
+    let (proxy, admin) = Proxy::operated(&origin, &EXACT);
+    let operator = Operator::at(admin);
+    for (name, count, hashed, every) in [
+        ("few", 100, 0, false),
+        ("typo3", 500, 500, false),
+        ("magento", 4_000, 4_000, false),
+        ("all", 4_100, 0, true),
+    ] {
+        let tags = (0..count).map(|i| format!("{name}-category-product-list-{i:016}"));
+        let tags = tags.collect::<Vec<_>>().join(", ");
+        let target = format!("/{name}");
         let reply = Reply::new(200).with("Cache-Control: max-age=100");
-        origin.on(target).reply(reply.with(&tags(count)).body("x"));
-        let is_few = target == "/few";
-        let detail = (!is_few).then_some("too-many-tags");
-        assert_eq!(proxy.get(target).cache().get("detail"), detail);
-        let again = proxy.get(target);
-        assert_eq!(again.is_hit(), is_few, "{target}");
-        let sent_on = tags(count);
-        let (name, value) = sent_on.split_once(": ").unwrap();
-        assert_eq!(again.field(name), Some(value), "{target}");
+        origin
+            .on(&target)
+            .reply(reply.with(&format!("Cache-Tag: {tags}")).body("x"));
+        let first = proxy.get(&target);
+        assert_eq!(
+            first.cache().get("detail"),
+            every.then_some("too-many-tags")
+        );
+        let again = proxy.get(&target);
+        again.assert_hit();
+        let sent_on = (tags.len() < 8_000).then_some(&*tags);
+        assert_eq!(
+            (first.field("cache-tag"), again.field("cache-tag")),
+            (sent_on, sent_on)
+        );
+        let asked = json!({"url": format!("http://example.com{target}")});
+        let stored = &operator.post("/v1/explain", &asked)["stored"][0];
+        assert_eq!(stored["hashed_tags"], hashed, "{name}");
+        assert_eq!(stored["purged_by_every_tag"], every, "{name}");
+    }
+    operator.purge(&json!({"tag": format!("magento-category-product-list-{:016}", 3_999)}));
+    for (target, is_hit) in [
+        ("/few", true),
+        ("/typo3", true),
+        ("/magento", false),
+        ("/all", false),
+    ] {
+        assert_eq!(proxy.get(target).is_hit(), is_hit, "{target}");
+    }
+    // Only tags make a head as large.
+    for (field, length) in [("X-Other", 140_000), ("xkey", 270_000)] {
+        let line = format!("{field}: {}", "x".repeat(length));
+        origin
+            .on("/large")
+            .reply(Reply::new(200).with(&line).body("x"));
+        assert_eq!(proxy.get("/large").status, 502, "{field}");
     }
 }
 
