@@ -89,6 +89,10 @@ export function showFetches(stats) {
   empty.hidden = rows.length > 0 && queued === 0;
   const idle = fetches ? "" : "No request waits for the origin.";
   say(empty, queued ? `${count(queued)} ${many(queued, "request waits", "requests wait")} for a permit of the origin.` : idle);
+  const { jobs, stored, fresh, not_stored: others, failed } = stats.warming;
+  id("warming").hidden = jobs + stored + fresh + others + failed === 0;
+  const lists = jobs ? `${count(jobs)} ${many(jobs, "list", "lists")} in progress, ` : "";
+  say("warming", `Warming: ${lists}${count(stored)} stored, ${count(fresh)} fresh, ${count(others)} not stored, ${count(failed)} failed`);
 }
 
 /** What compression spares clients, by coding. */

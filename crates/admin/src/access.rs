@@ -24,8 +24,9 @@ use crate::connections::IdleSince;
 use crate::interface::Interface;
 use crate::problem::Problem;
 
-/// Maximum length of a request body.
+/// Maximum length of a request body, and of a list of URLs to be warmed.
 const LARGEST_BODY: usize = 256 * 1024;
+const LARGEST_LIST: usize = 8 * 1024 * 1024;
 /// Time limit for a request body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -49,7 +50,11 @@ pub(crate) async fn check(
     };
     interface.count_refused(allowed)?;
     let (head, body) = request.into_parts();
-    let content = content(body).await?;
+    let most = match head.uri.path() {
+        "/v1/warm" => LARGEST_LIST,
+        _ => LARGEST_BODY,
+    };
+    let content = content(body, most).await?;
     // Only now, so that connections with incomplete requests can be evicted.
     let under_way = interface.connections.begin(&activity)?;
     let answer = next.run(Request::from_parts(head, content.into())).await;
@@ -57,8 +62,8 @@ pub(crate) async fn check(
 }
 
 /// Reads the complete request body.
-async fn content(body: Body) -> Result<Bytes, Problem> {
-    let content = timeout(BODY_TIMEOUT, to_bytes(body, LARGEST_BODY)).await;
+async fn content(body: Body, most: usize) -> Result<Bytes, Problem> {
+    let content = timeout(BODY_TIMEOUT, to_bytes(body, most)).await;
     let content = content.map_err(|_| {
         let seconds = BODY_TIMEOUT.as_secs();
         let detail = format!("the content has not arrived within {seconds} s");
@@ -69,7 +74,7 @@ async fn content(body: Body) -> Result<Bytes, Problem> {
         )
     })?;
     content.map_err(|_| {
-        let detail = format!("the content is incomplete, or longer than {LARGEST_BODY} bytes");
+        let detail = format!("the content is incomplete, or longer than {most} bytes");
         Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             detail,

@@ -12,7 +12,7 @@ use crate::interface::Interface;
 use crate::problem::Problem;
 use crate::{
     access, configuration, dashboard, entries, explain, health, maintenance, metrics, purges,
-    stats, stream, top,
+    stats, stream, top, warming,
 };
 
 /// Description of the interface, `openapi.json`.
@@ -22,6 +22,8 @@ pub(crate) fn router(interface: &Arc<Interface>) -> Router {
     let guarded = Router::new()
         .route("/v1/purges", get(purges::list).post(purges::purge))
         .route("/v1/purges/{id}", get(purges::one))
+        .route("/v1/warm", post(warming::start))
+        .route("/v1/warm/{id}", get(warming::show).delete(warming::stop))
         .route("/v1/stats", get(stats::stats))
         .route("/v1/top", get(top::urls))
         .route("/v1/errors", get(top::errors))

@@ -35,6 +35,7 @@ mod server;
 mod stats;
 mod stream;
 mod top;
+mod warming;
 mod windows;
 
 pub use server::Admin;

@@ -24,6 +24,7 @@ use crate::latency::latency;
 use crate::maintenance;
 use crate::mercure;
 use crate::push;
+use crate::warming;
 
 /// Maximum number of fetches listed by URL.
 const FETCHES: usize = 20;
@@ -64,6 +65,7 @@ pub(crate) fn view(interface: &Interface) -> Value {
         "push": push::view(handle),
         "mercure": mercure::view(handle),
         "purges": purges(&engine.cache),
+        "warming": warming::totals(handle),
         "admin": { "refused": interface.refused.load(Ordering::Relaxed) },
         "traces": handle.traces().map(|traces| spans(traces.counts())),
     })

@@ -51,6 +51,6 @@ pub use origin::{
 };
 pub use outcome::Outcome;
 pub use request::{
-    Bypass, Clients, Engine, FetchPlan, FindRoute, NoResponse, Refresh, Route, RouteMatch, Served,
-    Settings,
+    AheadResult, Bypass, Clients, Engine, FetchPlan, FindRoute, NoResponse, Refresh, Route,
+    RouteMatch, Served, Settings,
 };

@@ -3,6 +3,7 @@
 pub(crate) mod client;
 mod explained;
 pub(crate) mod render;
+mod warm;
 
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -27,6 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(crate) fn run(operate: &Operate) -> ExitCode {
     let answer = Client::new(&operate.server).and_then(|client| match &operate.errand {
         Errand::Purge(body) => client.post("/v1/purges", body),
+        Errand::Warm(pages) => warm::follow(&client, pages),
         Errand::Stats => client.get("/v1/stats", &[]),
         Errand::Entries(parameters) => client.get("/v1/entries", parameters),
         Errand::Explain(body) => client.post("/v1/explain", body),
@@ -44,6 +46,7 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
         .ok()
         .map_or(ExitCode::SUCCESS, |answer| match &operate.errand {
             Errand::Explain(_) => explained::ends(answer),
+            Errand::Warm(_) => warm::ends(answer),
             _ => ExitCode::SUCCESS,
         });
     match answer {
@@ -56,6 +59,7 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
         }
         Ok(answer) => print(&match &operate.errand {
             Errand::Purge(_) => render::purges(&answer, &hits(operate, &answer)),
+            Errand::Warm(_) => warm::text(&answer),
             Errand::Stats => render::stats(&answer) + &recent_errors(operate),
             Errand::Entries(_) => render::entries(&answer),
             Errand::Explain(_) => explained::text(&answer),

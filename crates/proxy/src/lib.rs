@@ -4,7 +4,8 @@
 //!   `connection` carries HTTP/1 and TLS, `h2` HTTP/2, both with the formats of [`microcache_wire`]. They hand requests
 //!   to `session`, which knows no wire format.
 //! - **Origins**: [`upstream`] queues requests, balances them over servers and pools connections; `files` serves a
-//!   directory; `rewriting` changes paths before either; the push crate serves documents and the Mercure hub; `watched` refreshes pages that have subscribers.
+//!   directory; `rewriting` changes paths before either; the push crate serves documents and the Mercure hub; `watched` refreshes pages that have subscribers,
+//!   `warming` fetches pages before clients ask.
 //! - **Configuration**: [`config`] defines every option once. A reload (`control`) builds new shared state (`shared`)
 //!   with the same cache, permits and counters; a connection compares one number between two requests and switches then.
 //! - **Upgrade**: `control` starts another process and hands it the sockets over its standard input (`lifecycle`). The old
@@ -34,6 +35,7 @@ mod session;
 mod shared;
 mod tls;
 pub mod upstream;
+mod warming;
 mod watched;
 
 use observe::traces;
@@ -63,3 +65,4 @@ pub use tls::{
     CertificateFiles, CertificateReport, IssuedCertificate, IssuedCertificates, OriginTls,
     PendingChallenge, RenewalState,
 };
+pub use warming::{TooManyJobs, WarmCounts, WarmPage, WarmProgress, WarmResult, WarmSource};

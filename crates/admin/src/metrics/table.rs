@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use microcache_engine::Outcome;
 use microcache_policy::SentCoding;
-use microcache_proxy::FragmentOutcome;
+use microcache_proxy::{FragmentOutcome, WarmResult};
 
 use super::metric::Subject::{
     Coding, Group, Mercure, Origin, Process, PurgeLog, Push, Redis, Renewal, Route, Server, Tier,
@@ -25,6 +25,13 @@ pub(super) const METRICS: &[Metric] = &[
         Process(|it, to| to.value(it.interface.started.elapsed().as_secs()))),
     gauge("microcache_maintenance", "1 in maintenance mode.",
         Process(|it, to| to.value(u64::from(it.interface.handle.maintenance().is_some())))),
+    gauge("microcache_warming_jobs", "Lists of URLs being warmed.",
+        Process(|it, to| to.value(it.interface.handle.warm_totals().0))),
+    counter("microcache_warmed_urls_total", "URLs of warming by result.",
+        Process(|it, to| {
+            let (_, counts) = it.interface.handle.warm_totals();
+            to.by("result", WarmResult::NAMES.into_iter().zip(counts));
+        })),
 
     // Requests.
     counter("microcache_requests_total", "Client requests by outcome; each counts once.",

@@ -104,6 +104,15 @@ pub enum Urgency {
         /// The time for which it can still be served while its refresh is under way.
         left: Duration,
     },
+    /// A fetch before any client asks. Clients and refreshes go first.
+    Ahead,
+}
+
+impl Urgency {
+    /// Returns true if clients wait for it.
+    pub const fn has_clients(&self) -> bool {
+        matches!(self, Self::Client)
+    }
 }
 
 /// The origin's final answer.

@@ -278,11 +278,7 @@ impl Engine {
     pub fn refresh(self: &Arc<Self>, refresh: Box<Refresh>, mut incoming: ForwardedRequest) {
         let Refresh { route, facts, spec } = *refresh;
         self.reduce_to_key(route, &mut incoming);
-        let now = self.clock.now();
-        let refreshing = spec.stored.as_ref().map(|hit| Urgency::Refresh {
-            demand: Arc::clone(hit.demand()),
-            left: Duration::from_millis(in_use_until(&hit.lifetime()).since(now)),
-        });
+        let refreshing = self.urgency_of_refresh(&spec);
         let by = refreshing.is_none().then_some(incoming.network);
         let urgency = refreshing.unwrap_or(Urgency::Client);
         if let Role::Lead(leader) = self.enter(&spec, by) {
@@ -302,6 +298,15 @@ impl Engine {
         }
     }
 
+    /// The urgency of a refresh, if a stale response is stored.
+    pub(crate) fn urgency_of_refresh(&self, spec: &FetchSpec) -> Option<Urgency> {
+        let now = self.clock.now();
+        spec.stored.as_ref().map(|hit| Urgency::Refresh {
+            demand: Arc::clone(hit.demand()),
+            left: Duration::from_millis(in_use_until(&hit.lifetime()).since(now)),
+        })
+    }
+
     /// Reduces the target to the part that the cache key contains: a response stored under a key
     /// must not depend on anything else.
     pub(crate) fn reduce_to_key(&self, route: usize, incoming: &mut ForwardedRequest) {
@@ -310,7 +315,7 @@ impl Engine {
         }
     }
 
-    fn enter(&self, spec: &FetchSpec, by: Option<Network>) -> Role {
+    pub(crate) fn enter(&self, spec: &FetchSpec, by: Option<Network>) -> Role {
         self.cache.enter(&spec.key, &spec.selection, by)
     }
 

@@ -20,7 +20,7 @@ impl Failure {
     }
 
     /// The `Cache-Status` detail.
-    pub(crate) const fn detail(&self) -> Detail {
+    pub const fn detail(&self) -> Detail {
         match self {
             Self::Origin(OriginError::Timeout) => Detail::OriginTimeout,
             Self::Origin(OriginError::Busy) => Detail::OriginBusy,

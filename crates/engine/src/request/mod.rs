@@ -1,5 +1,6 @@
 //! The steps of a request, a file each. [`serve`] has them in order.
 
+mod ahead;
 mod application_page;
 mod coalesce;
 mod direct;
@@ -20,6 +21,7 @@ mod tags;
 mod tier_lookup;
 mod verdict;
 
+pub use ahead::AheadResult;
 pub use failure::NoResponse;
 pub use plan::{FetchPlan, Refresh};
 pub use route::{Bypass, Clients, FindRoute, Route, RouteMatch, Settings};

@@ -43,6 +43,18 @@ impl FetchPlan {
         }
     }
 
+    /// Converts it to a fetch without a client. The error is the reason its response is for one client.
+    pub fn without_client(self) -> Result<Box<Refresh>, Option<Detail>> {
+        match self {
+            Self::Direct(fetch) => Err(fetch.why.detail),
+            Self::Coalesced(fetch) => {
+                let CoalescedFetch { why, spec } = *fetch;
+                let FetchReason { route, facts, .. } = why;
+                Ok(Box::new(Refresh { route, facts, spec }))
+            }
+        }
+    }
+
     /// Returns true if a stored response may be confirmed by the origin.
     pub const fn may_be_confirmed(&self) -> bool {
         match self {

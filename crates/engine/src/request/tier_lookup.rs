@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep};
 use crate::cache::flight::Leader;
 use crate::cache::{TierHit, TierScope, TierSearch};
 use crate::message::{ForwardedRequest, Request, Response};
-use crate::origin::Urgency;
 use crate::request::fetch::Fetch;
 use crate::request::plan::{FetchSpec, Refresh};
 use crate::request::serve::{Engine, LookupContext, answer_from, facts_of, key_of};
@@ -179,7 +178,7 @@ impl Engine {
             Reuse::Fresh => true,
             // A client gets it at once and it is refreshed meanwhile; a refresh goes on to the
             // origin.
-            Reuse::Stale => matches!(fetch.urgency, Urgency::Client),
+            Reuse::Stale => fetch.urgency.has_clients(),
             _ => false,
         };
         let (stored, request) = (found.stored(), fetch.incoming.as_request());

@@ -20,7 +20,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 pub(crate) use fetch::{Fetch, PrintedParts, Proxy, Usage};
 use help::Layout;
 use microcache_proxy::config::{self, Flag, Source, Takes};
-pub(crate) use operate::{AdminAddress, Errand, MaintenanceErrand, Operate};
+pub(crate) use operate::{AdminAddress, Errand, MaintenanceErrand, Operate, Warm, WarmList};
 
 /// A command, with its arguments.
 #[derive(Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! The command lines of `purge`, `stats`, `entries`, `explain`, `top`, `drain`, `reload`,
+//! The command lines of `purge`, `warm`, `stats`, `entries`, `explain`, `top`, `drain`, `reload`,
 //! `upgrade` and `maintenance`.
 
 use std::fs::File;
@@ -33,6 +33,7 @@ pub(crate) struct AdminAddress {
 pub(crate) enum Errand {
     /// The body of the request.
     Purge(Value),
+    Warm(Warm),
     Stats,
     /// The parameters of the request.
     Entries(Vec<(&'static str, String)>),
@@ -44,6 +45,21 @@ pub(crate) enum Errand {
     Maintenance(MaintenanceErrand),
 }
 
+/// Pages to be warmed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Warm {
+    pub(crate) list: WarmList,
+    /// The limit of requests, such as `5/s`.
+    pub(crate) rate: Option<String>,
+}
+
+/// The source of their URLs.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum WarmList {
+    Sitemap(String),
+    File(PathBuf),
+}
+
 #[derive(Debug, PartialEq)]
 pub(crate) enum MaintenanceErrand {
     /// The body of the request.
@@ -52,8 +68,9 @@ pub(crate) enum MaintenanceErrand {
     Status,
 }
 
-pub(super) const NAMES: [&str; 8] = [
+pub(super) const NAMES: [&str; 9] = [
     "purge",
+    "warm",
     "stats",
     "entries",
     "explain",
@@ -170,9 +187,10 @@ const OF_REQUEST: [Parameter; 3] = [
     ),
 ];
 
-pub(super) fn commands() -> [Command; 9] {
+pub(super) fn commands() -> [Command; 10] {
     [
         purge_command(),
+        warm_command(),
         explain_command(),
         entries_command(),
         simple(
@@ -219,6 +237,40 @@ fn purge_command() -> Command {
                        microcache purge --prefix https://example.org/blog/ --soft\n\
                        microcache purge --tag product-42",
             notes: EXIT,
+        },
+    )
+}
+
+fn warm_command() -> Command {
+    let argument =
+        |name: &'static str, value, help| Arg::new(name).long(name).value_name(value).help(help);
+    let command = Command::new("warm")
+        .about("Fetch pages into the cache of a running server before visitors ask for them")
+        .arg(argument(
+            "sitemap",
+            "URL",
+            "Sitemap or index, as visitors request it; 50,000 URLs at most",
+        ))
+        .arg(
+            argument(
+                "file",
+                "LIST",
+                "File with a URL per line, - for standard input; 8 MiB at most",
+            )
+            .value_parser(value_parser!(PathBuf)),
+        )
+        .arg(argument(
+            "rate",
+            "RATE",
+            "Limit of requests to the origin, as 5/s or 30/m; off: none [5/s]",
+        ));
+    finished(
+        command,
+        Layout {
+            usage: "microcache warm [FLAGS] --sitemap URL|--file LIST",
+            examples: "microcache warm --sitemap https://www.example.org/sitemap.xml\n\
+                       microcache warm --file urls.txt --rate 20/s",
+            notes: WARM_EXIT,
         },
     )
 }
@@ -306,6 +358,10 @@ const EXIT: &str = "\
 Exit status: 0 if it succeeded, 1 if the server cannot be reached or failed,
 2 if it refused the request.";
 
+const WARM_EXIT: &str = "\
+Ctrl-C stops it. Exit status: 0 if all URLs were visited, 1 if the server cannot
+be reached or gave up, 2 if it refused the request, 130 after Ctrl-C.";
+
 const EXPLAIN_EXIT: &str = "\
 Exit status: 0 if the request is or will be a hit, 3 if not, 4 if only the
 origin can tell (see --fetch); 1 if the server cannot be reached or failed,
@@ -368,6 +424,7 @@ fn argument(parameter: &Parameter, action: ArgAction) -> Arg {
 pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Operate, Message> {
     let errand = match name {
         "purge" => purge(matches)?,
+        "warm" => warm(matches)?,
         "entries" => Errand::Entries(parameters(matches)),
         "explain" => explain(matches)?,
         "drain" => Errand::Drain,
@@ -459,6 +516,21 @@ fn purge(matches: &ArgMatches) -> Result<Errand, Message> {
         body.insert("soft".to_owned(), json!(true));
     }
     Ok(Errand::Purge(body.into()))
+}
+
+fn warm(matches: &ArgMatches) -> Result<Errand, Message> {
+    let sitemap = texts(matches, "sitemap").pop();
+    let list = match (sitemap, file(matches, "file")) {
+        (Some(url), None) => WarmList::Sitemap(url),
+        (None, Some(list)) => WarmList::File(list),
+        _ => {
+            return Err(wrong(
+                "warm: name either a sitemap or a list; type: microcache warm --sitemap https://example.org/sitemap.xml",
+            ));
+        }
+    };
+    let rate = texts(matches, "rate").pop();
+    Ok(Errand::Warm(Warm { list, rate }))
 }
 
 fn explain(matches: &ArgMatches) -> Result<Errand, Message> {

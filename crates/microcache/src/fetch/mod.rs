@@ -8,7 +8,7 @@ mod message;
 mod output;
 mod progress;
 mod retry;
-mod signals;
+pub(crate) mod signals;
 mod transfer;
 mod trust;
 mod verbose;

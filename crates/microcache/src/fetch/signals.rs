@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Waits for SIGHUP, SIGINT or SIGTERM, and returns the signal's number. Signals that are ignored at the
 /// start, as with `nohup`, stay ignored.
-pub(super) async fn caught() -> u8 {
+pub(crate) async fn caught() -> u8 {
     let kinds = [
         (1, SignalKind::hangup()),
         (2, SignalKind::interrupt()),

@@ -84,4 +84,5 @@ mod uploads;
 mod upstream;
 mod user_context;
 mod variants;
+mod warming;
 mod watched;

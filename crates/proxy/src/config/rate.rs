@@ -67,7 +67,7 @@ const LONGEST: Duration = Duration::from_hours(24);
 
 impl Quota {
     /// Parses `10/s`, `600/m`, `100/10s`; `off` is none.
-    pub(super) fn parse(text: &str) -> Result<Option<Self>, String> {
+    pub fn parse(text: &str) -> Result<Option<Self>, String> {
         const FORM: &str =
             "write a number and a period, such as \"10/s\", \"600/m\" or \"100/10s\", or \"off\"";
         if text == "off" {

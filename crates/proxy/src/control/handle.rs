@@ -20,6 +20,7 @@ use crate::session::explaining::{self, InvalidRequest, RequestExplanation, Simul
 use crate::shared::{Active, Shared};
 use crate::tls::{CertificateReport, IssuedCertificates};
 use crate::upstream::GroupSnapshot;
+use crate::warming::{self, TooManyJobs, WarmCounts, WarmProgress, WarmSource};
 
 /// A running server, as seen by its operator interfaces (admin API, signals, command line).
 #[derive(Clone)]
@@ -210,6 +211,32 @@ impl Handle {
             notices.say(Kind::Maintenance, "maintenance", line);
         }
         is_done
+    }
+
+    /// Starts to warm pages on the current runtime, with at most `rate` requests per second. Returns the id of the job,
+    /// which the log calls `about`.
+    pub fn warm(
+        &self,
+        about: String,
+        source: WarmSource,
+        rate: Option<f64>,
+    ) -> Result<u64, TooManyJobs> {
+        warming::start(&self.active(), about, source, rate)
+    }
+
+    /// Progress of warming, by the id of the job.
+    pub fn warmed(&self, id: u64) -> Option<WarmProgress> {
+        self.active().warming.progress(id)
+    }
+
+    /// Stops a job. Requests in progress are completed.
+    pub fn stop_warming(&self, id: u64) {
+        self.active().warming.stop(id);
+    }
+
+    /// Number of running jobs, and of URLs by result.
+    pub fn warm_totals(&self) -> (usize, WarmCounts) {
+        self.active().warming.totals()
     }
 
     /// Completes when these purges, which apply here, also apply in the predecessor process, if that still

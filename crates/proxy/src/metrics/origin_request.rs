@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use microcache_engine::RouteId;
 use microcache_engine::body::BodyError;
-use microcache_engine::origin::{OriginError, OriginRequest, Urgency};
+use microcache_engine::origin::{OriginError, OriginRequest};
 use microcache_policy::Scheme;
 
 use super::threads::WriteMode;
@@ -55,7 +55,7 @@ impl GroupMetrics {
             scheme: request.scheme,
             host: request.authority.clone(),
             target: request.target.clone(),
-            is_refresh: matches!(request.urgency, Urgency::Refresh { .. }),
+            is_refresh: !request.urgency.has_clients(),
             sent: None,
             span: self.span(request),
         }

@@ -35,6 +35,8 @@ pub enum Kind {
     NotUpgraded,
     /// Maintenance mode was switched on or off.
     Maintenance,
+    /// A list of URLs was warmed.
+    Warming,
     /// A request caused a panic.
     Panic,
     /// Purges of the previous process may be lost.
@@ -107,6 +109,7 @@ impl Kind {
             Self::Upgraded => "upgraded",
             Self::NotUpgraded => "upgrade-failed",
             Self::Maintenance => "maintenance",
+            Self::Warming => "warming",
             Self::Panic => "panic",
             Self::PurgesLost => "purges-lost",
             Self::DiskTooSmall => "disk-too-small",
@@ -173,6 +176,7 @@ impl Kind {
             Self::Server
             | Self::Reloaded
             | Self::Maintenance
+            | Self::Warming
             | Self::Upgraded
             | Self::MemoryFull
             | Self::Resolved

@@ -12,7 +12,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use microcache_engine::OriginRequest;
-use microcache_engine::origin::Urgency;
 use microcache_policy::{Fields, Span, trace_parent};
 
 /// Export counters of spans since the start.
@@ -145,7 +144,7 @@ impl OpenSpan {
             method: request.method.to_string(),
             host: text(&request.authority),
             path: shown_path(&request.target),
-            is_refresh: matches!(request.urgency, Urgency::Refresh { .. }),
+            is_refresh: !request.urgency.has_clients(),
             began: SystemTime::now(),
             status: AtomicU16::new(0),
             error: OnceLock::new(),

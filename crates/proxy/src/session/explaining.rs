@@ -204,7 +204,10 @@ pub(crate) async fn variants(
 
 impl SimulatedRequest {
     /// Parses the request as on a connection of its client.
-    fn read(&self, shared: &Arc<Shared>) -> Result<(Session, ParsedRequest), InvalidRequest> {
+    pub(super) fn read(
+        &self,
+        shared: &Arc<Shared>,
+    ) -> Result<(Session, ParsedRequest), InvalidRequest> {
         // With TLS here, there is no proxy in front to terminate it.
         let (scheme, terminators) = match &shared.tls {
             Some(_) if self.is_secure => (Scheme::Https, &[][..]),
@@ -436,7 +439,7 @@ impl Session {
 
 impl ParsedRequest {
     /// Returns the request on a connection.
-    fn on<'a>(&'a self, session: &'a Session) -> Request<'a> {
+    pub(super) fn on<'a>(&'a self, session: &'a Session) -> Request<'a> {
         Request {
             has_body: self.has_body,
             upgrade: self.upgrade,

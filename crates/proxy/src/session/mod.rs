@@ -29,6 +29,7 @@ pub(crate) mod pages;
 mod pending_access;
 mod pending_context;
 mod prefetch;
+pub(crate) mod plain_visit;
 pub(crate) mod pseudonym;
 mod purging;
 mod rates;

@@ -15,9 +15,9 @@ use super::explaining::drain;
 use microcache_policy::network::address;
 
 /// `Accept` of `live.js`. Clients with the same value share a variant where the application varies by it.
-const TYPES: &str = "text/html,*/*;q=0.8";
+pub(super) const TYPES: &str = "text/html,*/*;q=0.8";
 /// `Accept-Encoding` of browsers.
-const CODINGS: &str = "gzip, deflate, br, zstd";
+pub(super) const CODINGS: &str = "gzip, deflate, br, zstd";
 /// Time limit of a complete response.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 

@@ -44,6 +44,7 @@ use crate::session::pseudonym::Pseudonym;
 use crate::tls::IssuedCertificates;
 use crate::upstream::settings::GroupSettings;
 use crate::upstream::{Groups, ServerAddress};
+use crate::warming::jobs::WarmJobs;
 
 /// Part of the memory for bodies in transit, in addition to it.
 const FILL_SHARE: u64 = 4;
@@ -126,6 +127,7 @@ pub(crate) struct Shared {
     /// Callback for finished requests.
     pub(crate) on_finished: Option<OnFinished>,
     pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) warming: Arc<WarmJobs>,
     pub(crate) active: Arc<Active<Self>>,
     /// Generation of the configuration: the number of reloads before it.
     generation: u64,
@@ -191,6 +193,7 @@ impl Shared {
             untrusted_forwarders: Arc::default(),
             on_finished: None,
             lifecycle: Arc::default(),
+            warming: Arc::default(),
             active,
             generation: 0,
         };
@@ -281,6 +284,7 @@ impl Shared {
             untrusted_forwarders: Arc::clone(&self.untrusted_forwarders),
             on_finished: self.on_finished.clone(),
             lifecycle: Arc::clone(&self.lifecycle),
+            warming: Arc::clone(&self.warming),
             active: Arc::clone(&self.active),
             generation: self.generation + 1,
         };
@@ -376,6 +380,7 @@ struct Lasting {
     untrusted_forwarders: Arc<UntrustedForwarders>,
     on_finished: Option<OnFinished>,
     lifecycle: Arc<Lifecycle>,
+    warming: Arc<WarmJobs>,
     active: Arc<Active<Shared>>,
     generation: u64,
 }
@@ -429,6 +434,7 @@ impl Lasting {
             untrusted_forwarders: self.untrusted_forwarders,
             on_finished: self.on_finished,
             lifecycle: self.lifecycle,
+            warming: self.warming,
             active: self.active,
             generation: self.generation,
             config,

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use microcache_engine::body::Body;
-use microcache_engine::origin::{BoxFuture, Origin, OriginError, OriginRequest, OriginResponse};
+use microcache_engine::origin::{
+    BoxFuture, Origin, OriginError, OriginRequest, OriginResponse, Urgency,
+};
 use microcache_policy::ContentKind;
 use microcache_wire::h1::Framing;
 use parking_lot::Mutex;
@@ -384,7 +386,11 @@ impl Group {
         match read_ahead(request, bounds, &self.read_ahead_budget).await? {
             ReadAhead::Whole(held) => {
                 let permit = self.queue.enter(&request.urgency, &request.audience).await;
-                let permit = permit.map_err(|why| self.no_permit(why))?;
+                let permit = permit.map_err(|why| match request.urgency {
+                    // Giving way is what it is for.
+                    Urgency::Ahead => OriginError::Busy,
+                    _ => self.no_permit(why),
+                })?;
                 Ok((permit, Upload::whole(request, held, queued)))
             }
             ReadAhead::InPart => {

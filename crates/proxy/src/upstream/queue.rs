@@ -87,14 +87,16 @@ enum PermitSender {
 struct QueuedRefresh {
     demand: Arc<AtomicU32>,
     /// From then on it has priority over refreshes in higher demand: its stale copy is in use, and soon
-    /// unusable.
-    due: Instant,
+    /// unusable. `None` without a stale copy: all refreshes come first.
+    due: Option<Instant>,
 }
 
 impl QueuedRefresh {
     /// Priority; the greater is first.
-    fn rank(&self, now: Instant) -> (bool, u32) {
-        (self.due <= now, self.demand.load(Ordering::Relaxed))
+    fn rank(&self, now: Instant) -> (bool, bool, u32) {
+        let is_due = self.due.is_some_and(|due| due <= now);
+        let demand = self.demand.load(Ordering::Relaxed);
+        (is_due, self.due.is_some(), demand)
     }
 }
 
@@ -176,7 +178,7 @@ impl RequestQueue {
         urgency: &Urgency,
         audience: &Arc<Audience>,
     ) -> Result<Permit, QueueError> {
-        let is_refresh = matches!(urgency, Urgency::Refresh { .. });
+        let is_refresh = !urgency.has_clients();
         let (clients, networks) = audience.watch();
         let (ticket, mut receiver, time_limit) = {
             let mut state = self.state.lock();
@@ -366,20 +368,22 @@ impl QueueState {
         let QueueBounds {
             length, time_limit, ..
         } = self.bounds;
-        let mut refresh = None;
-        match urgency {
-            Urgency::Client => self.make_room(&networks)?,
-            Urgency::Refresh { demand, left } => {
-                let joining = QueuedRefresh {
-                    demand: Arc::clone(demand),
-                    // Half of the remaining stale lifetime or of the queue timeout, whichever is shorter.
-                    due: Instant::now() + (*left).min(time_limit) / 2,
-                };
-                if self.refreshes.len() >= length {
-                    self.displace_for(&joining)?;
-                }
-                refresh = Some(joining);
-            }
+        let refresh = match urgency {
+            Urgency::Client => None,
+            Urgency::Refresh { demand, left } => Some(QueuedRefresh {
+                demand: Arc::clone(demand),
+                // Half of the remaining stale lifetime or of the queue timeout, whichever is shorter.
+                due: Some(Instant::now() + (*left).min(time_limit) / 2),
+            }),
+            Urgency::Ahead => Some(QueuedRefresh {
+                demand: Arc::default(),
+                due: None,
+            }),
+        };
+        match &refresh {
+            None => self.make_room(&networks)?,
+            Some(joining) if self.refreshes.len() >= length => self.displace_for(joining)?,
+            Some(_) => {}
         }
         let ticket = self.ticket();
         self.add(ticket, PermitSender::Place(sender));

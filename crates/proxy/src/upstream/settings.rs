@@ -22,6 +22,8 @@ pub struct GroupSettings {
     pub max_concurrent: usize,
     /// Limit of concurrent requests whose body is still being received; `None` is half of `max_concurrent`.
     pub max_uploads: Option<usize>,
+    /// Limit of concurrent requests of warming; `None` is a quarter of `max_concurrent`.
+    pub max_warming: Option<usize>,
     /// Bytes of a request body that are read before the request takes a permit.
     pub upload_buffer: usize,
     /// Memory for all bodies read ahead, in bytes.
@@ -76,6 +78,7 @@ impl GroupSettings {
             balancing: Balancing::default(),
             max_concurrent: 64,
             max_uploads: None,
+            max_warming: None,
             upload_buffer: 64 * 1024,
             upload_memory: 16 * 1024 * 1024,
             upload_wait: Duration::from_secs(1),
@@ -98,6 +101,12 @@ impl GroupSettings {
             host: None,
             php: PhpSettings::default(),
         }
+    }
+
+    /// Limit of concurrent requests of warming.
+    pub fn warming_places(&self) -> usize {
+        let usual = self.max_concurrent.div_ceil(4);
+        self.max_warming.unwrap_or(usual)
     }
 
     /// Returns `true` if its servers speak FastCGI. All of them do, or none.

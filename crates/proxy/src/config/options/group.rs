@@ -103,6 +103,14 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
              in favour of an address that has none.",
         )
         .sets(|g, v, m| g.max_uploads = m.ok(v.count(1..=1_000_000))),
+    optional("max_warming", Number, "4")
+        .unset("a quarter of `max_concurrent`")
+        .help("Maximum concurrent requests of warming and of purges with refresh")
+        .more(
+            "A part of `max_concurrent`. They wait behind clients and background revalidations, and a client that \
+             asks for the same page moves its request up. See [warming](warming.md).",
+        )
+        .sets(|g, v, m| g.max_warming = m.ok(v.count(1..=1_000_000))),
     opt("upload_buffer", Size, "64KiB")
         .help("Request body bytes to buffer before the request goes to the origin")
         .more(

@@ -45,7 +45,7 @@ fn demand(n: u32) -> Arc<AtomicU32> {
 fn enter(queue: &Arc<RequestQueue>, urgency: Urgency) -> Entering {
     let audience = match urgency {
         Urgency::Client => Audience::of(A),
-        Urgency::Refresh { .. } => Arc::default(),
+        Urgency::Refresh { .. } | Urgency::Ahead => Arc::default(),
     };
     enter_for(queue, urgency, audience)
 }
@@ -139,6 +139,31 @@ async fn clients_go_before_refreshes_and_hot_ones_before_cold() {
     assert!(poll(&mut equal_refresh).is_none());
     drop(granted(&mut cold_refresh).expect("the one that came first"));
     drop(granted(&mut equal_refresh).expect("the last"));
+    assert_eq!(queue.depth(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fetch_ahead_comes_last_until_a_client_joins_it() {
+    let queue = queue(1, 1, 2, LONG);
+    let place = taken(&queue).await;
+    let audience: Arc<Audience> = Arc::default();
+    let mut ahead = enter_for(&queue, Urgency::Ahead, Arc::clone(&audience));
+    // However long it waits.
+    tokio::time::advance(LONG * 3 / 4).await;
+    let mut cold_refresh = enter(&queue, refresh(&demand(0)));
+    assert!(poll(&mut ahead).is_none());
+    let client = audience.join(B);
+    assert!(poll(&mut ahead).is_none());
+    drop(place);
+    let place = granted(&mut ahead).expect("a client waits for it");
+    drop(client);
+    // It displaces no refresh, and gives way to one.
+    let mut other_refresh = enter(&queue, refresh(&demand(0)));
+    let full = queue.enter(&Urgency::Ahead, &Arc::default()).await;
+    assert_eq!(full.err(), Some(QueueError::Full));
+    drop(place);
+    drop(granted(&mut cold_refresh).expect("the first refresh"));
+    drop(granted(&mut other_refresh).expect("the other"));
     assert_eq!(queue.depth(), (0, 0));
 }
 

@@ -1,0 +1,16 @@
+//! Warming: pages are fetched before visitors ask for them, because an operator lists them, because a purge has removed
+//! them, or because the process has just started.
+//!
+//! Each request is that of a visitor without cookies, so routes, keys, coalescing and purges apply, and only the origins of
+//! the configuration are contacted. It is served after clients and refreshes, and `max_warming` limits how many are in
+//! progress. Never an entry of its own: all is stored by the engine as for a visitor.
+
+pub(crate) mod jobs;
+mod sitemap;
+#[cfg(test)]
+mod tests;
+mod visits;
+
+pub use jobs::{TooManyJobs, WarmCounts, WarmProgress, WarmResult};
+pub(crate) use visits::start;
+pub use visits::{WarmPage, WarmSource};
