@@ -212,13 +212,5 @@ pub(crate) fn varies_on(names: &VaryNames, selection: &[u8]) -> Value {
 
 /// Returns the URL of a key.
 pub(crate) fn location(key: &[u8]) -> Option<String> {
-    let (scheme, host, path, query) = key::url_of(key)?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let target = key::join_query(path, query);
-    Some(format!(
-        "{}://{}{}",
-        scheme.as_str(),
-        text(host),
-        text(&target)
-    ))
+    key::url_text(key)
 }

@@ -10,6 +10,7 @@ use http::StatusCode;
 use microcache_engine::cache::{Rule, Scope, Strength};
 use microcache_policy::Scheme;
 use microcache_policy::tags::MAX_TAG_LENGTH;
+use microcache_proxy::{Handle, WarmPage, WarmSource};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -37,6 +38,8 @@ pub(crate) struct PurgeRequest {
     tag: OneOrMany,
     all: bool,
     soft: bool,
+    /// Pages requested lately are fetched again at once.
+    refresh: bool,
 }
 
 /// One name, or several.
@@ -111,6 +114,12 @@ pub(crate) async fn purge(
     } else {
         Strength::Hard
     };
+    // Before the purge, which removes what is looked for.
+    let wanted = if request.refresh {
+        Some(interface.handle.popular(&scopes).await)
+    } else {
+        None
+    };
     let named = scopes.into_iter().map(|scope| (scope, strength));
     let purged = engine.cache.purge(named).await;
     // The previous process, which may still serve, has applied the purge before the response is sent.
@@ -121,7 +130,23 @@ pub(crate) async fn purge(
         ..PurgeView::of(rule)
     });
     let views: Vec<_> = views.collect();
-    Ok(Json(json!({ "purges": views })))
+    let mut answer = json!({ "purges": views });
+    if let Some(pages) = wanted {
+        answer["refresh"] = refresh(&interface.handle, pages);
+    }
+    Ok(Json(answer))
+}
+
+/// Starts to fetch the purged pages again.
+fn refresh(handle: &Handle, pages: Vec<WarmPage>) -> Value {
+    let urls = pages.len();
+    if pages.is_empty() {
+        return json!({ "urls": 0 });
+    }
+    match handle.warm("what was purged".to_owned(), WarmSource::Pages(pages), None) {
+        Ok(id) => json!({ "urls": urls, "id": variant_id(id) }),
+        Err(full) => json!({ "urls": 0, "error": full.to_string() }),
+    }
 }
 
 /// Lists the active purges, newest first.

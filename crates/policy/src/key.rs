@@ -331,6 +331,19 @@ pub fn simplified(key: &[u8], stated: &NoVarySearch) -> Option<KeyBuf> {
     Some(simplified)
 }
 
+/// The URL of a key, as far as that contains it.
+pub fn url_text(key: &[u8]) -> Option<String> {
+    let (scheme, host, path, query) = url_of(key)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let target = join_query(path, query);
+    Some(format!(
+        "{}://{}{}",
+        scheme.as_str(),
+        text(host),
+        text(&target)
+    ))
+}
+
 /// Removes the default port: `example.com:80` and `example.com:` are equivalent to `example.com` (RFC 3986 §6.2.3).
 pub fn without_default_port(scheme: Scheme, host: &[u8]) -> &[u8] {
     let before = host.strip_suffix(scheme.default_port()).unwrap_or(host);

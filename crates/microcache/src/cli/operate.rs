@@ -228,14 +228,16 @@ fn purge_command() -> Command {
         .arg(Arg::new("URL").num_args(0..))
         .args(SCOPES.iter().chain(&OF_VARIANTS).map(repeated))
         .arg(switch("all").help("All entries"))
-        .arg(switch("soft").help("Mark as stale instead: served while it is revalidated"));
+        .arg(switch("soft").help("Mark as stale instead: served while it is revalidated"))
+        .arg(switch("refresh").help("Fetch again what was requested lately, behind all visitors"));
     finished(
         command,
         Layout {
             usage: "microcache purge [FLAGS] [URL...]",
             examples: "microcache purge https://example.org/news\n\
                        microcache purge --prefix https://example.org/blog/ --soft\n\
-                       microcache purge --tag product-42",
+                       microcache purge --tag product-42\n\
+                       microcache purge --all --soft --refresh",
             notes: EXIT,
         },
     )
@@ -512,8 +514,10 @@ fn purge(matches: &ArgMatches) -> Result<Errand, Message> {
             body.insert(name.to_owned(), json!(values));
         }
     }
-    if matches.get_flag("soft") {
-        body.insert("soft".to_owned(), json!(true));
+    for name in ["soft", "refresh"] {
+        if matches.get_flag(name) {
+            body.insert(name.to_owned(), json!(true));
+        }
     }
     Ok(Errand::Purge(body.into()))
 }

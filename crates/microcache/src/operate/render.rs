@@ -29,6 +29,16 @@ pub(super) fn purges(answer: &Value, hits: &[Option<u64>]) -> String {
             let _ = writeln!(out, "  in force on this server, but {why}");
         }
     }
+    let refresh = &answer["refresh"];
+    if let Some(why) = refresh["error"].as_str() {
+        let _ = writeln!(out, "nothing is fetched again: {why}");
+    } else if refresh.is_object() {
+        let _ = writeln!(
+            out,
+            "fetched again, as requested lately: {}",
+            count(number(&refresh["urls"]), "page")
+        );
+    }
     out
 }
 

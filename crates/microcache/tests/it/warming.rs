@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
+use serde_json::json;
+
 use crate::operators::{Operator, check_schema};
-use crate::support::{Origin, Proxy, Reply};
+use crate::support::{Origin, Proxy, Reply, eventually};
 
 /// Runs a command against the interface at this address, and returns its exit status and output.
 fn run(admin: SocketAddr, arguments: &[&str]) -> (Option<i32>, String) {
@@ -72,4 +74,35 @@ fn the_first_visitor_of_a_warmed_page_gets_a_hit() {
     );
     let (code, text) = run(admin, &[&sitemap[..4], &["fast"]].concat());
     assert_eq!(code, Some(2), "{text}");
+}
+
+#[test]
+fn what_was_purged_and_requested_lately_is_fetched_at_once() {
+    let origin = site();
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    proxy.get("/1").assert_is(200, "/1");
+    proxy.get("/1").assert_hit();
+    let operator = Operator::at(admin);
+    operator.post("/v1/warm", &json!({"urls": ["http://example.com/2"]}));
+    eventually("a warm page", || {
+        (operator.get("/v1/stats")["warming"]["stored"] == 1).then_some(())
+    });
+    let (code, text) = run(admin, &["purge", "--all", "--refresh"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains("fetched again, as requested lately: 1 page"),
+        "{text}"
+    );
+    eventually("the page again", || (origin.count("/1") == 2).then_some(()));
+    eventually("a hit", || (proxy.get("/1").cache().is_hit()).then_some(()));
+    // No visitor has asked for the other.
+    assert_eq!((origin.count("/1"), origin.count("/2")), (2, 1));
+    let softly = operator.post(
+        "/v1/purges",
+        &json!({"tag": "x", "soft": true, "refresh": true}),
+    );
+    assert_eq!(softly["refresh"], json!({"urls": 0}));
+    let description = operator.get("/v1/openapi.json");
+    let schema = &description["components"]["schemas"]["Purges"];
+    check_schema(&description, schema, &softly, "purges");
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use microcache_engine::Engine;
-use microcache_engine::cache::Rule;
+use microcache_engine::cache::{Rule, Scope};
 use microcache_push::{FleetStats, Hub, MercureStats, Push, PushStats};
 use tokio::sync::{mpsc, oneshot};
 
@@ -20,7 +20,7 @@ use crate::session::explaining::{self, InvalidRequest, RequestExplanation, Simul
 use crate::shared::{Active, Shared};
 use crate::tls::{CertificateReport, IssuedCertificates};
 use crate::upstream::GroupSnapshot;
-use crate::warming::{self, TooManyJobs, WarmCounts, WarmProgress, WarmSource};
+use crate::warming::{self, TooManyJobs, WarmCounts, WarmPage, WarmProgress, WarmSource};
 
 /// A running server, as seen by its operator interfaces (admin API, signals, command line).
 #[derive(Clone)]
@@ -222,6 +222,11 @@ impl Handle {
         rate: Option<f64>,
     ) -> Result<u64, TooManyJobs> {
         warming::start(&self.active(), about, source, rate)
+    }
+
+    /// Returns the pages in these scopes that visitors have requested lately, the most requested first, at most 1,000.
+    pub async fn popular(&self, scopes: &[Scope]) -> Vec<WarmPage> {
+        warming::popular(&self.engine().cache, scopes).await
     }
 
     /// Progress of warming, by the id of the job.

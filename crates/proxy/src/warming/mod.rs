@@ -6,11 +6,13 @@
 //! progress. Never an entry of its own: all is stored by the engine as for a visitor.
 
 pub(crate) mod jobs;
+mod popularity;
 mod sitemap;
 #[cfg(test)]
 mod tests;
 mod visits;
 
 pub use jobs::{TooManyJobs, WarmCounts, WarmProgress, WarmResult};
+pub(crate) use popularity::popular;
 pub(crate) use visits::start;
 pub use visits::{WarmPage, WarmSource};
