@@ -45,6 +45,7 @@ const LEFT_OUT: [&str; 47] = [
     "error_pages",
     "maintenance_page",
     "maintenance_allow",
+    "warm_start_file",
     "respond",
     "include",
     "x_accel",

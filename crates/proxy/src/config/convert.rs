@@ -158,6 +158,7 @@ impl<'a> Draft<'a> {
                 purge_from: Vec::new(),
                 maintenance_allow: Vec::new(),
                 maintenance_page: None,
+                warm_start_file: None,
                 tiers: TierConfig::default(),
                 push: PushConfig::default(),
                 logs: LogConfig::default(),

@@ -151,6 +151,8 @@ pub struct Config {
     pub maintenance_allow: Vec<Cidr>,
     /// The page of maintenance mode.
     pub maintenance_page: Option<ErrorPage>,
+    /// The file with the most requested pages, which are warmed after a start.
+    pub warm_start_file: Option<PathBuf>,
     /// The tiers below memory.
     pub tiers: TierConfig,
     /// The push cache.

@@ -37,6 +37,8 @@ pub enum Kind {
     Maintenance,
     /// A list of URLs was warmed.
     Warming,
+    /// The file with the most requested pages cannot be used.
+    WarmStart,
     /// A request caused a panic.
     Panic,
     /// Purges of the previous process may be lost.
@@ -110,6 +112,7 @@ impl Kind {
             Self::NotUpgraded => "upgrade-failed",
             Self::Maintenance => "maintenance",
             Self::Warming => "warming",
+            Self::WarmStart => "warm-start-file",
             Self::Panic => "panic",
             Self::PurgesLost => "purges-lost",
             Self::DiskTooSmall => "disk-too-small",
@@ -158,6 +161,7 @@ impl Kind {
                 tracing::error!(target: TARGET, kind, about, more, "{line}");
             }
             Self::DiskTooSmall
+            | Self::WarmStart
             | Self::Foreign
             | Self::LogLost
             | Self::NotTrusted

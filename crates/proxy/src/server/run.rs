@@ -23,6 +23,7 @@ use crate::control::{Handle, OnStage, Reloader, ServerStage};
 use crate::lifecycle::{InheritedSockets, Lifecycle};
 use crate::observe::Kind;
 use crate::shared::Shared;
+use crate::warming::{keep_hottest, write_hottest};
 
 /// Time at the end of the process for the response to the operator's upgrade request.
 const LAST_ANSWER: Duration = Duration::from_millis(100);
@@ -100,6 +101,7 @@ impl Started {
                 () = shared.engine.cache.keep_swept() => false,
                 () = reloader.keep_reloading(&handle) => false,
                 () = shared.engine.cache.keep_in_step() => false,
+                () = keep_hottest(&shared.active) => false,
             }
         });
         if at_once {
@@ -111,6 +113,10 @@ impl Started {
         let engine = &shared.engine;
         // Writes to the tiers are completed, so that a restart finds them.
         let time_limit = handle.config().timeouts.drain;
+        // After a handover, the next process knows better what is requested.
+        if !shared.lifecycle.is_replaced() {
+            runtime.block_on(write_hottest(&handle.active()));
+        }
         let settled = runtime.block_on(async { timeout(time_limit, engine.cache.settle()).await });
         if settled.is_err() {
             let line = "some entries were not written to the tiers before the timeout";

@@ -5,6 +5,7 @@
 //! the configuration are contacted. It is served after clients and refreshes, and `max_warming` limits how many are in
 //! progress. Never an entry of its own: all is stored by the engine as for a visitor.
 
+mod hottest;
 pub(crate) mod jobs;
 mod popularity;
 mod sitemap;
@@ -12,6 +13,7 @@ mod sitemap;
 mod tests;
 mod visits;
 
+pub(crate) use hottest::{keep_hottest, write_hottest};
 pub use jobs::{TooManyJobs, WarmCounts, WarmProgress, WarmResult};
 pub(crate) use popularity::popular;
 pub(crate) use visits::start;

@@ -106,6 +106,14 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
         .help("File with the page of maintenance mode")
         .more("Read at the start and by a reload, at most 1 MiB.")
         .sets(set_maintenance_page),
+    optional("warm_start_file", Text("FILE"), "/var/lib/microcache/hottest")
+        .unset("none: nothing is fetched after a start")
+        .help("File to remember the most requested pages in, to fetch after a start")
+        .more(
+            "At most 1,000 URLs, written every five minutes and when the server stops. Each server needs a file of its \
+             own, in a directory that only its user can change. See [warming](warming.md#after-a-start).",
+        )
+        .sets(|c, v, m| m.put(&mut c.warm_start_file, v.path().map(Some))),
     opt("max_waiters", Number, "10000")
         .help("Maximum requests waiting for one fetch")
         .more(
