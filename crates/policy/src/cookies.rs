@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use crate::fields::Fields;
+use crate::fields::{Fields, FieldsBuf};
 use crate::impersonal::is_impersonal;
 use crate::known_name::names;
 use crate::patterns::takes;
@@ -104,6 +104,29 @@ pub fn keyed(fields: Fields<'_>, rules: &Rules) -> Option<Vec<u8>> {
     let pairs = sent(fields, &rules.request).filter(|pair| is_keyed(split(pair).0));
     let pairs: Vec<_> = pairs.collect();
     (!pairs.is_empty()).then(|| pairs.join(&b"; "[..]))
+}
+
+/// Removes cookies from the response to a shared fetch that its client has already, but the origin did not see: they
+/// belong to the session of a stranger, and would replace the client's own.
+pub fn remove_replacements(response: &mut FieldsBuf, client: Fields<'_>, rules: &Rules) {
+    if rules.obeys_client || response.fields().value(names::SET_COOKIE).is_none() {
+        return;
+    }
+    let is_unseen = |name: &[u8]| {
+        let mut pairs = client.values(names::COOKIE).flat_map(pairs);
+        let mut keyed = rules.key.cookies.iter();
+        pairs.any(|pair| split(pair).0.trim_ascii() == name)
+            && !keyed.any(|one| takes(one.as_bytes(), name))
+    };
+    response.retain(|field, value| {
+        !(field.eq_ignore_ascii_case(b"set-cookie") && is_unseen(set_name(value)))
+    });
+}
+
+/// Returns the name of the cookie that a `Set-Cookie` line sets.
+pub(crate) fn set_name(line: &[u8]) -> &[u8] {
+    let pair = line.split(|&byte| byte == b';').next().unwrap_or_default();
+    split(pair).0.trim_ascii()
 }
 
 /// The `Cookie` field that the origin gets in place of the client's.
@@ -317,6 +340,38 @@ mod tests {
             let found = found.map(|all| String::from_utf8_lossy(&all.join(&b","[..])).into_owned());
             assert_eq!(found.as_deref(), expected, "{request:?}");
         }
+    }
+
+    #[test]
+    fn a_shared_fetch_replaces_no_cookie_of_its_client() {
+        let set =
+            "Set-Cookie: sess=new; Path=/\nX: sess=a\nset-cookie:  lang =de\nSet-Cookie: sess";
+        for (request, expected) in [
+            ("", set),
+            ("Cookie: other=1; Sess=2", set),
+            (
+                "Cookie: other=1; sess=own",
+                "X: sess=a\nset-cookie:  lang =de\nSet-Cookie: sess",
+            ),
+            // One of the key is sent.
+            ("Cookie: lang=fr", set),
+            (
+                "Cookie: a=1\nCookie: sess=own;lang=fr",
+                "X: sess=a\nset-cookie:  lang =de\nSet-Cookie: sess",
+            ),
+        ] {
+            let mut response = fields(set);
+            let rules = keyed_and_ignored("lang", "sess");
+            remove_replacements(&mut response, fields(request).fields(), &rules);
+            assert_eq!(response, fields(expected), "{request}");
+        }
+        let mut response = fields(set);
+        remove_replacements(
+            &mut response,
+            fields("Cookie: sess=own").fields(),
+            &Rules::private(),
+        );
+        assert_eq!(response, fields(set), "a private cache sends all cookies");
     }
 
     fn is_personal(rules: &Rules, request: &str) -> bool {

@@ -136,10 +136,7 @@ impl<'a> ResponseFacts<'a> {
     /// key.
     pub(crate) fn sets_keyed_cookie(&self) -> bool {
         let keyed = &self.rules.key.cookies;
-        let mut set = self.fields.values(names::SET_COOKIE).map(|cookie| {
-            let pair = cookie.split(|&b| b == b';').next().unwrap_or_default();
-            cookies::split(pair).0.trim_ascii()
-        });
+        let mut set = self.fields.values(names::SET_COOKIE).map(cookies::set_name);
         set.any(|name| keyed.iter().any(|one| takes(one.as_bytes(), name)))
     }
 

@@ -6,8 +6,8 @@ use microcache_policy::edge::EdgeMode;
 use microcache_policy::request_fields::withheld_names;
 use microcache_policy::{
     CacheStatus, Detail, FieldsBuf, Handling, HeadUpdate, SharedRequest, Storable, Time, Vary,
-    head_update, invalidates, is_conditional_or_partial, is_origin_failure, is_refusal, refreshed,
-    takes_trailers, vary,
+    cookies, head_update, invalidates, is_conditional_or_partial, is_origin_failure, is_refusal,
+    refreshed, takes_trailers, vary,
 };
 use microcache_store::{Hit, Key, TagNumbers};
 use tokio::time::Instant;
@@ -241,7 +241,7 @@ impl Engine {
         unshared: Option<UnsharedFetch>,
         why: &FetchReason,
         incoming: &ForwardedRequest,
-        response: OriginResponse,
+        mut response: OriginResponse,
         times: &ExchangeTimes,
     ) -> Response {
         let (route, facts) = (&self.routes[why.route], &why.facts);
@@ -260,6 +260,7 @@ impl Engine {
             && let Ok(keepable) = judge(self, route, unshared.key(), facts, &response, times)
             && let Some(leader) = unshared.lead()
         {
+            keep_own_cookies(&mut response, why, incoming, route);
             let (copy, body) = self.begin_fill(&leader, route, response, keepable, incoming, times);
             let filling = Arc::clone(&copy.filling);
             let (engine, number) = (Arc::clone(self), why.route);
@@ -275,6 +276,7 @@ impl Engine {
                 cache_status,
             );
         }
+        keep_own_cookies(&mut response, why, incoming, route);
         passed_on(response, facts, cache_status, Outcome::Pass)
     }
 
@@ -392,6 +394,19 @@ struct DirectFields {
     leaves_out: Option<SharedRequest>,
     /// The request carries credentials; `false` as well where nothing can be stored.
     has_credentials: bool,
+}
+
+/// Leaves the client's cookies as they are where the origin did not see them.
+fn keep_own_cookies(
+    response: &mut OriginResponse,
+    why: &FetchReason,
+    incoming: &ForwardedRequest,
+    route: &Route,
+) {
+    if why.facts.handling() != Handling::Credentialed {
+        let client = incoming.head.fields.fields();
+        cookies::remove_replacements(&mut response.fields, client, &route.rules);
+    }
 }
 
 /// Checks whether the response is likely for one client only, on a route that compresses. The

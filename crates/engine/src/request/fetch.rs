@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use microcache_policy::{RequestFacts, Time};
+use microcache_policy::{FieldsBuf, RequestFacts, Rules, Time, cookies};
 use microcache_store::Hit;
 use tokio::sync::oneshot;
 
@@ -27,6 +27,13 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
+    /// Leaves the leader's cookies as they are where the origin did not see them.
+    pub(crate) fn keep_own_cookies(&self, response: &mut FieldsBuf, rules: &Rules) {
+        if !self.facts.shares_context() {
+            cookies::remove_replacements(response, self.incoming.head.fields.fields(), rules);
+        }
+    }
+
     /// Publishes the verdict to the waiters, then to the leading request. The request is released
     /// before that.
     pub(crate) fn conclude(self, engine: &Engine, leader: &Leader, verdict: Verdict, now: Time) {

@@ -131,6 +131,7 @@ impl Engine {
         let facts = fetch.facts;
         let key = leader.key();
         let judged = judge(self, route, key, &facts, &response, times);
+        fetch.keep_own_cookies(&mut response.fields, &route.rules);
         let keeps_stale = |hit: &Hit| on_error(&hit.lifetime(), &facts, now);
         if is_origin_failure(response.status)
             && (judged.is_err() || fetch.stored.as_ref().is_some_and(keeps_stale))
@@ -314,7 +315,7 @@ impl Engine {
         let (route, key) = (&self.routes[fetch.route], leader.key());
         complete(&mut update.fields, &route.rules, times.response);
         let view = fetch.incoming.origin_view(&route.rules);
-        let merged = refreshed(
+        let mut merged = refreshed(
             &fetch.facts,
             stored.status(),
             stored.fields(),
@@ -322,6 +323,7 @@ impl Engine {
             times.judged(),
             &route.rules,
         );
+        fetch.keep_own_cookies(&mut merged.for_one, &route.rules);
         let renewed = |fields, lifetime| {
             let renewed = self.renewed(key, stored, fields, lifetime, &view, times);
             Memory::detached_hit(renewed)

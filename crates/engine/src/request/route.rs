@@ -62,7 +62,7 @@ impl Bypass {
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::Condition => Explanation::of(
-                "a `bypass` condition of the route matches the request",
+                "a `bypass` condition of the route matches the request, or it is for a visitor's own tokens (`from`)",
             )
             .unless("change `bypass` on the route, or remove the matching part of the request"),
             Self::Path => Detail::AmbiguousPath.explanation(),
