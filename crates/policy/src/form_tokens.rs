@@ -6,7 +6,7 @@
 //! value follows it, as in an attribute, a URL, JSON or a script. A false positive costs a hit; a false negative gives
 //! one visitor's token to others.
 //!
-//! The body is scanned as it is to be stored, so a token that was replaced on the way there is no reason any more.
+//! The body is scanned as it is to be stored: a control whose value is empty, or a tag of ours, has no token any more.
 
 use crate::field_name::FieldName;
 use crate::identity::identifies;
@@ -26,8 +26,8 @@ pub struct FormTokenScan {
 /// The longest name of a token, in bytes.
 const LONGEST: usize = 64;
 /// The context of a name, in bytes before its beginning and behind its end.
-const BACK: usize = 128;
-const AHEAD: usize = 96;
+const BACK: usize = 192;
+const AHEAD: usize = 192;
 /// Bytes that are judged together.
 const STEP: usize = 16 * 1024;
 
@@ -110,6 +110,10 @@ const NAMES: [&[u8]; 11] = [
     b"static_token",
 ];
 
+/// The beginning of a tag in the place of a token. Those in pages of an origin are written otherwise on their way here,
+/// or name a fragment.
+const TAG: &[u8] = b"<esi:include ";
+
 /// Values that are no tokens, as in `nonce: null`.
 const EMPTY: [&[u8]; 5] = [b"false", b"null", b"true", b"undefined", b"void"];
 
@@ -128,23 +132,64 @@ fn is_token(window: &[u8], begin: usize) -> bool {
     }
     let (word, after) = rest.split_at(length);
     let word = word.strip_prefix(b"u0022").unwrap_or(word);
+    let after = &after[..after.len().min(AHEAD)];
     let before = &window[..begin];
+    let is_control = |attributes: &[&[u8]]| {
+        names_control(before, attributes) && !names_name(word) && !is_emptied(before, after)
+    };
     if is_token_name(word) {
-        names_control(before, &[b"name", b"id"]) || has_value(&after[..after.len().min(AHEAD)])
+        is_control(&[b"name", b"id"]) || has_value(after)
     } else {
-        is_control_name(word) && names_control(before, &[b"name"])
+        is_control_name(word) && is_control(&[b"name"])
     }
+}
+
+/// Returns true for a control that says what tokens are called, as `<meta name="csrf-param">` does.
+fn names_name(word: &[u8]) -> bool {
+    let mut ends = [&b"param"[..], b"parameter", b"header"].into_iter();
+    ends.any(|end| ends_with(word, end))
+}
+
+/// Returns true if the tag around these bytes has values, and each is empty or the place of a visitor's own token.
+fn is_emptied(before: &[u8], after: &[u8]) -> bool {
+    let near = &before[before.len().saturating_sub(BACK)..];
+    let (Some(begin), Some(end)) = (
+        near.iter().rposition(|&byte| byte == b'<'),
+        after.iter().position(|&byte| byte == b'>'),
+    ) else {
+        return false;
+    };
+    let (begun, ended) = (&near[begin..], &after[..end]);
+    // A tag in an attribute before the name.
+    let closed = begun.iter().position(|&byte| byte == b'>');
+    let mut is_found = begun.starts_with(TAG);
+    if closed.is_some_and(|at| !is_found || begun.get(at + 1) != Some(&b'"')) {
+        return false;
+    }
+    let tag = [begun, b"?", ended].concat();
+    for attribute in [&b"value="[..], b"content="] {
+        for at in memchr::memmem::find_iter(&tag.to_ascii_lowercase(), attribute) {
+            let value = &tag[at + attribute.len()..];
+            let is_empty = [&b"\"\""[..], b"''"].iter().any(|it| value.starts_with(it));
+            if !is_empty && !value[1.min(value.len())..].starts_with(TAG) {
+                return false;
+            }
+            is_found = true;
+        }
+    }
+    is_found
 }
 
 fn is_token_name(word: &[u8]) -> bool {
     let last = word.rsplit(|&byte| byte == b'.').next().unwrap_or(word);
-    let ends_with = |end: &[u8]| {
-        let tail = last.len().checked_sub(end.len()).map(|at| &last[at..]);
-        tail.is_some_and(|tail| tail.eq_ignore_ascii_case(end))
-    };
-    ends_with(b"nonce")
+    ends_with(last, b"nonce")
         || FORGERY.iter().any(|one| contains_ignoring_case(word, one))
         || NAMES.iter().any(|one| last.eq_ignore_ascii_case(one))
+}
+
+fn ends_with(word: &[u8], end: &[u8]) -> bool {
+    let tail = word.len().checked_sub(end.len()).map(|at| &word[at..]);
+    tail.is_some_and(|tail| tail.eq_ignore_ascii_case(end))
 }
 
 /// Returns true for names that are those of tokens in forms only. Joomla's have 32 hexadecimal digits.
@@ -225,7 +270,7 @@ mod tests {
     use crate::testing::fields;
 
     /// Pieces of pages as frameworks send them.
-    const TOKENS: [&str; 34] = [
+    const TOKENS: [&str; 40] = [
         r#"<meta name="csrf-token" content="Gq2m" />"#,
         "<META CONTENT=Gq2m NAME=csrf-token>",
         r#"<input type="hidden" name="authenticity_token" value="x" autocomplete="off" />"#,
@@ -260,10 +305,17 @@ mod tests {
         r#"var params = {"apply_coupon_nonce":"0a1b2c3d4e"}"#,
         r#"M.cfg = {"sesskey":"0a1b2c3d4e"}"#,
         "<input name=\"authenticity_token\"\r\n\tvalue=\"x\">",
+        // Not all values are empty.
+        r#"<input value="" name="_token" data-value="x">"#,
+        r#"<input title=' value=""' name="_token" value="x">"#,
+        r#"<input value="x" name="_token" content="">"#,
+        r#"<input name="_token" value="x"><input value="">"#,
+        r#"<input value=""><input name="_token">"#,
+        r#"<b value="">{"name":"_token","value":"x"}"#,
     ];
 
-    /// Pieces of pages without a token.
-    const OTHERS: [&str; 17] = [
+    /// Pieces of pages without a token, or with the place of one.
+    const OTHERS: [&str; 26] = [
         "",
         "<p>The CSRF token protects forms. A nonce is a number: used once.</p>",
         r#"document.querySelector('meta[name="csrf-token"]').content"#,
@@ -280,6 +332,15 @@ mod tests {
         "<h1 id=tokens>",
         r#"{"access_token_url":"https://example.com/"}"#,
         "mynonces=abcd",
+        r#"<meta name="csrf-param" content="authenticity_token" />"#,
+        r#"<meta name="_csrf_header" content="X-CSRF-TOKEN"/>"#,
+        r#"<meta name="csrf-token" content="" />"#,
+        r#"<META CONTENT="" NAME=csrf-token>"#,
+        r#"<input type="hidden" name="authenticity_token" value="" autocomplete="off" />"#,
+        r#"<input type="hidden" id="_wpnonce" name="_wpnonce" value="" />"#,
+        r#"<input name="form[_token]" data-controller="csrf-protection" value='' />"#,
+        r#"<input name="_token" value="<esi:include src='/csrf-token' wait='true'/>">"#,
+        r#"<input value="<esi:include src='/csrf-token' wait='true'/>" name="_token">"#,
         "x-very-long-word-that-is-no-name-of-a-token-whatever-it-may-contain-csrf=abcd",
     ];
 
