@@ -283,6 +283,53 @@ fn a_confirmed_page_is_scanned_too() {
 }
 
 #[test]
+fn a_page_whose_token_is_removed_is_shared_and_no_session_is_replaced() {
+    let origin = Origin::start();
+    let tokens = r#"ignore_cookies = ["_app_session"]
+[[routes]]
+tokens = [
+    { select = "input[name=_token]", from = "/token" }, { select = "meta[name=csrf-token]", attribute = "content", from = "/token" },
+]"#;
+    let proxy = proxy(&origin, tokens);
+    numbered(
+        &origin,
+        "/form",
+        "<meta name=csrf-param content=_token><meta name=csrf-token content=s3cret><input name=_token value=s3cret>",
+    );
+    let own = "Cookie: _app_session=own";
+    let first = proxy.get_with("/form", &[own]);
+    assert_eq!(first.field("set-cookie"), None, "the client keeps its own");
+    for fields in [&[][..], &[own], &["Cookie: _app_session=other; _ga=1"]] {
+        let hit = proxy.get_with("/form", fields);
+        hit.assert_hit();
+        assert_eq!(hit.text(), first.text());
+        assert!(!hit.text().contains("s3cret"), "{}", hit.text());
+    }
+    assert_eq!(origin.seen("/form")[0].field("cookie"), None);
+    // One without any begins a session.
+    numbered(&origin, "/other", "");
+    let stranger = proxy.get("/other");
+    assert_eq!(stranger.field("set-cookie"), Some("_app_session=s0"));
+    // A token that is left: the page is not stored, and the session stays, also where requests are not coalesced.
+    numbered(&origin, "/left", "<input name=_wpnonce value=s3cret>");
+    for _ in 0..2 {
+        let response = proxy.get_with("/left", &[own]);
+        assert!(!response.is_hit());
+        assert_eq!(response.field("set-cookie"), None);
+    }
+    assert_eq!(proxy.get("/left").cache().get("detail"), Some("form-token"));
+    // The token's own URL passes with all cookies, although its route ignores them.
+    numbered(&origin, "/token", "token");
+    for (fields, expected) in [(&[own][..], Some("_app_session=own")), (&[], None)] {
+        let token = proxy.get_with("/token", fields);
+        assert_eq!(token.field("cache-control"), Some("private, no-store"));
+        assert!(token.field("set-cookie").is_some() && !token.cache().has("stored"));
+        let seen = origin.seen("/token");
+        assert_eq!(seen.last().and_then(|it| it.field("cookie")), expected);
+    }
+}
+
+#[test]
 fn it_is_explained() {
     let origin = Origin::start();
     let config = format!("origin = \"{}\"\nanonymous_ttl = \"100s\"\n", origin.url());

@@ -64,7 +64,7 @@ const LEFT_OUT: [&str; 47] = [
 ];
 
 /// Fields of a visitor that must not reach any other. `@` is the secret.
-const PERSONAL: [&[&str]; 24] = [
+const PERSONAL: [&[&str]; 25] = [
     &["Cookie: session=@"],
     &["Cookie: PHPSESSID=@"],
     &["Cookie: JSESSIONID=@"],
@@ -75,6 +75,7 @@ const PERSONAL: [&[&str]; 24] = [
     &["Cookie: wordpress_test_cookie=@"],
     &["Cookie: wordpress_test_cookie=1,session=@"],
     &["Cookie: theme=@"],
+    &["Cookie: _shop_session=@; laravel_session=@; XSRF-TOKEN=@; csrftoken=@"],
     &["Cookie: currency=@"],
     &["Cookie: currency=EUR; session=@"],
     &["Cookie: _ga=\"1; session=@\""],

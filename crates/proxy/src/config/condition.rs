@@ -1,10 +1,10 @@
-//! Conditions on header fields, cookies and query parameters.
+//! Conditions on header fields, cookies, query parameters and paths.
 
 use microcache_policy::key::split_query;
 use microcache_policy::patterns::takes;
 use microcache_policy::{Fields, cookies, glob, query};
 
-/// A header field, cookie or parameter of a request, with any value or with one.
+/// A header field, cookie or parameter of a request, with any value or with one, or its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     pub(super) part: Part,
@@ -18,9 +18,20 @@ pub(super) enum Part {
     Header,
     Cookie,
     Query,
+    /// The whole path, exactly.
+    Path,
 }
 
 impl Condition {
+    /// Returns the condition that a request has this path.
+    pub(super) fn of_path(path: &[u8]) -> Self {
+        Self {
+            part: Part::Path,
+            name: String::from_utf8_lossy(path).into_owned(),
+            value: None,
+        }
+    }
+
     /// Returns whether it holds for a request.
     pub fn holds(&self, fields: Fields<'_>, path_and_query: &[u8]) -> bool {
         match self.part {
@@ -34,6 +45,7 @@ impl Condition {
                 .all("cookie")
                 .flat_map(cookies::in_any_reading)
                 .any(|pair| self.is_cookie(pair.trim_ascii())),
+            Part::Path => split_query(path_and_query).0 == self.name.as_bytes(),
             Part::Query => {
                 let (_, query) = split_query(path_and_query);
                 query

@@ -18,7 +18,7 @@ use super::options::{
     check_client_certificate, check_compression, check_edge, check_page_edits, exclusive, flags,
     set_defaults,
 };
-use super::page_edits::{INCLUDE_PATH, INCLUDE_SCRIPT};
+use super::page_edits::{INCLUDE_PATH, INCLUDE_SCRIPT, PageEdits};
 use super::pattern::Glob;
 use super::place::Place;
 use super::raw::{self, Table, Value};
@@ -386,8 +386,13 @@ impl<'a> Draft<'a> {
             self.add_default_route(mistakes);
         }
         self.note_loops(&places, mistakes);
-        let routes = self.config.routes.iter_mut();
-        routes.for_each(Route::settle_page_edits);
+        let edits = self.config.routes.iter().map(|route| &route.page_edits);
+        let mut token_paths: Vec<_> = edits.flat_map(PageEdits::token_paths).collect();
+        token_paths.sort_unstable();
+        token_paths.dedup();
+        for route in &mut self.config.routes {
+            route.settle_page_edits(&token_paths);
+        }
         let mut own = self.config.push.routes(&self.config.routes);
         own.extend(include_route(&self.config.routes));
         for route in &mut own {

@@ -247,8 +247,11 @@ impl Route {
         edits.tags_left() != EdgeMode::Off
     }
 
-    /// Gives the origin's tags to the edits of pages, and to the cache those that are left.
-    pub(super) fn settle_page_edits(&mut self) {
+    /// Gives the origin's tags to the edits of pages, and to the cache those that are left. Requests for a visitor's own
+    /// tokens pass, with all cookies.
+    pub(super) fn settle_page_edits(&mut self, token_paths: &[Vec<u8>]) {
+        let paths = token_paths.iter().map(|path| Condition::of_path(path));
+        self.bypass.extend(paths);
         let edits = &mut self.page_edits;
         edits.tags = self.rules.edge;
         edits.fragments = self.edge.paths.clone();

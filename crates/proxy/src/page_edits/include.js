@@ -119,11 +119,15 @@ const needs = (element) => {
   return (form.getAttribute("method") || "get").toLowerCase() !== "get" || tokens.some(isInside);
 };
 
+// Scripts that navigate put another page's elements in, without tokens.
+const isEmpty = ({ select, attribute }) => select && [...document.querySelectorAll(select)].some((it) => it.getAttribute(attribute) === "");
+
 if (tokens.length) {
   let done = false;
   let passing;
+  const isReady = () => done && !tokens.some(isEmpty);
   const begin = async (event) => {
-    if (!done && needs(event.target)) done = await fill();
+    if (needs(event.target) && !isReady()) done = await fill();
   };
   addEventListener("focusin", begin);
   addEventListener("pointerdown", begin);
@@ -132,7 +136,13 @@ if (tokens.length) {
     "submit",
     async (event) => {
       const form = event.target;
-      if (done || form === passing || !needs(form)) return;
+      if (!needs(form)) return;
+      if (form === passing || isReady()) {
+        // The response may begin another session, and this page may stay.
+        done = false;
+        values = undefined;
+        return;
+      }
       event.preventDefault();
       event.stopImmediatePropagation();
       done = await fill();

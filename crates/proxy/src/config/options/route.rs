@@ -298,7 +298,7 @@ impl Condition {
         };
         let name = match part {
             Part::Header => field_pattern(name)?,
-            Part::Cookie | Part::Query => name_pattern(name.trim())?,
+            Part::Cookie | Part::Query | Part::Path => name_pattern(name.trim())?,
         };
         if name == "*" && part != Part::Query {
             return Err(format!(
