@@ -1,0 +1,2 @@
+@extends('layout')
+@section('content')<h1>Shop</h1>@endsection
