@@ -106,6 +106,22 @@ if (mode === "wait") {
   });
   assert.equal(await carl.notice(), "Thanks for carl");
 
+  step("the first click of a button whose script sends the token of the page");
+  const eve = await visitor();
+  await eve.open("/contact");
+  await eve.page.evaluate(() => {
+    const button = Object.assign(document.createElement("button"), { id: "send" });
+    document.body.append(button);
+    button.onclick = async () => {
+      const token = document.querySelector("meta[name=csrf-token]")?.content ?? document.cookie.match(/csrftoken=(\w+)/)?.[1];
+      const headers = { "X-CSRF-Token": token, "X-CSRFToken": token };
+      window.status = (await fetch("/contact", { method: "POST", headers, body: new URLSearchParams({ text: "eve" }) })).status;
+    };
+  });
+  await eve.page.click("#send");
+  await eve.page.waitForFunction(() => window.status);
+  assert.equal(await eve.page.evaluate(() => window.status), "200");
+
   step("a page that a script puts in place of another one, and a session that begins anew in between");
   await carl.open("/");
   await carl.open("/contact");

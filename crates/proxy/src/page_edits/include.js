@@ -112,9 +112,12 @@ const fill = async () => {
   }
 };
 
+// What sends without a form: rails-ujs, Turbo, and scripts of buttons.
+const sender = (element) => !(element.form || element.closest?.("form")) && element.closest?.("button, [data-method], [data-remote], [data-turbo-method]");
+
 const needs = (element) => {
   const form = element.form || element.closest?.("form");
-  if (!form) return element.closest?.("button, [data-method], [data-turbo-method]");
+  if (!form) return sender(element);
   const isInside = (token) => token.select && form.querySelector(token.select);
   return (form.getAttribute("method") || "get").toLowerCase() !== "get" || tokens.some(isInside);
 };
@@ -129,27 +132,39 @@ if (tokens.length) {
   const begin = async (event) => {
     if (needs(event.target) && !isReady()) done = await fill();
   };
+  // Has an event wait until the tokens are there.
+  const holds = (event, target, again) => {
+    if (target === passing || isReady()) return false;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    fill().then((it) => {
+      done = it;
+      // Without a token the application answers, too.
+      passing = target;
+      again();
+      passing = undefined;
+    });
+    return true;
+  };
   addEventListener("focusin", begin);
   addEventListener("pointerdown", begin);
   if (document.activeElement !== document.body) begin({ target: document.activeElement });
   addEventListener(
+    "click",
+    (event) => {
+      const button = sender(event.target);
+      if (button && !event.ctrlKey && !event.metaKey && !event.shiftKey) holds(event, button, () => button.click());
+    },
+    true,
+  );
+  addEventListener(
     "submit",
-    async (event) => {
+    (event) => {
       const form = event.target;
-      if (!needs(form)) return;
-      if (form === passing || isReady()) {
-        // The response may begin another session, and this page may stay.
-        done = false;
-        values = undefined;
-        return;
-      }
-      event.preventDefault();
-      event.stopImmediatePropagation();
-      done = await fill();
-      // Without a token the application answers, too.
-      passing = form;
-      form.requestSubmit(event.submitter);
-      passing = undefined;
+      if (!needs(form) || holds(event, form, () => form.requestSubmit(event.submitter))) return;
+      // The response may begin another session, and this page may stay.
+      done = false;
+      values = undefined;
     },
     true,
   );
