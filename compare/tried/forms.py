@@ -177,6 +177,11 @@ class Trial:
             reply = ann.get(path)
             expect(not reply.is_hit and ann.cookies == before, reply, "the cookies as they were")
             expect(self.send(ann, value).status in (302, 303), reply, "an accepted form")
+        step("a page by language is shared by language, if its application has several")
+        for path in ["/", "/contact"] * 2:
+            for language in ["de", "fr"]:
+                pages = [one.get(path, {"Accept-Language": language}) for one in (Browser(self.origin.port), self.browser())]
+                expect(len({re.search(r"<html.*?>", page.text)[0] for page in pages}) == 1, pages[1], language)
         step("a refused form, its error page and a message are for one visitor")
         refused = self.send(bob, "")
         expect(refused.status in REFUSED and "stored" not in refused.cache, refused, "a refusal that is not stored")
