@@ -12,7 +12,7 @@ const STRANGER: &str = "127.0.0.9";
 const PROXY: &str = "127.0.0.1";
 
 /// Options that concern no visitor's pages, or need something that is not there.
-const LEFT_OUT: [&str; 47] = [
+const LEFT_OUT: [&str; 48] = [
     "listen",
     "admin",
     "admin_token_file",

@@ -94,7 +94,7 @@ fn what_was_purged_and_requested_lately_is_fetched_at_once() {
         "{text}"
     );
     eventually("the page again", || (origin.count("/1") == 2).then_some(()));
-    eventually("a hit", || (proxy.get("/1").cache().is_hit()).then_some(()));
+    eventually("a hit", || proxy.get("/1").is_hit().then_some(()));
     // No visitor has asked for the other.
     assert_eq!((origin.count("/1"), origin.count("/2")), (2, 1));
     let softly = operator.post(
