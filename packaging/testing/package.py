@@ -74,6 +74,7 @@ def installs_and_starts(machine):
     machine.do("getent", "passwd", "microcache")
     for name in ("microcache.1", "microcache-purge.1"):
         assert f"/usr/share/man/man1/{name}.gz" in files, files
+    assert "/usr/share/microcache/wordpress/microcache.php" in files, files
     if which(machine, "groff"):
         manual = machine.do("sh", "-c", "zcat /usr/share/man/man1/microcache.1.gz | groff -man -Tutf8 -P-cbou -ww -rLL=120n")
         assert "--stale-while-revalidate" in manual and "warning:" not in manual, manual
