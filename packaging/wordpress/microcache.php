@@ -26,6 +26,12 @@ const PARTS = ['nav_menu_item', 'wp_navigation', 'wp_block', 'wp_template', 'wp_
 const SETTINGS = '/^(blog(name|description|_public)|(show|page)_(on|for)_\w+|posts_per_\w+|sidebars_widgets|widget_.*|site_icon|theme_mods_.*'
     . '|permalink_structure|\w+_base|(date|time)_format|timezone_string|gmt_offset|WPLANG|(default_)?comment.*|thread_comments.*|.*avatar.*)$/';
 
+/** What differs where a post stands, beside its terms; hooks after which every page may differ; queries for terms that are known. */
+const PLACE = ['post_title', 'post_name', 'post_date', 'post_author', 'post_parent', 'post_password', 'post_type', 'menu_order'];
+const SITE = ['switch_theme', 'customize_save_after', 'wp_update_nav_menu', 'wp_delete_nav_menu', 'activated_plugin', 'deactivated_plugin',
+    'upgrader_process_complete', 'woocommerce_settings_saved'];
+const NAMED = ['object_ids' => 1, 'include' => 1, 'slug' => 1, 'name' => 1, 'term_taxonomy_id' => 1];
+
 final class Request {
     public static array $shown = [];
     public static array $changed = [];
@@ -89,9 +95,8 @@ function show_page(\WP_Query $query): void {
 
 /** The field, once. Output that began before its end does not know all of its tags. */
 function field(bool $is_complete): void {
-    $tags = array_filter(Request::$shown, function ($tag) {
-        return !preg_match('/^(\w+-)k(\d+)$/', $tag, $of) || !isset(Request::$shown["$of[1]p$of[2]"]);
-    }, ARRAY_FILTER_USE_KEY);
+    $is_needed = fn($tag) => !preg_match('/^(\w+-)k(\d+)$/', $tag, $of) || !isset(Request::$shown["$of[1]p$of[2]"]);
+    $tags = array_filter(Request::$shown, $is_needed, ARRAY_FILTER_USE_KEY);
     if (!$is_complete || count($tags) > MOST_TAGS) {
         $tags = [name('any') => true];
     }
@@ -189,61 +194,39 @@ function see(string $hook, callable $note, int $arguments = 1): void {
 }
 
 function watch_pages(): void {
-    see('posts_pre_query', function ($_, $query) { $query->is_main_query() || show_query($query); }, 2);
-    see('the_posts', function ($posts) {
-        foreach ($posts as $post) {
-            show("p$post->ID", "u$post->post_author");
-        }
-    });
-    see('the_title', function ($_, $id = 0) { show_link($id); }, 2);
+    see('posts_pre_query', fn($_, $query) => $query->is_main_query() || show_query($query), 2);
+    see('the_posts', fn($posts) => array_map(fn($post) => show("p$post->ID", "u$post->post_author"), (array) $posts));
+    see('the_title', fn($_, $id = 0) => show_link($id), 2);
     foreach (['post_link', 'post_type_link', 'page_link', 'attachment_link'] as $hook) {
-        see($hook, function ($_, $post) { show_link($post->ID ?? $post); }, 2);
+        see($hook, fn($_, $post) => show_link($post->ID ?? $post), 2);
     }
-    see('wp_get_attachment_image_src', function ($_, $id) { show("p$id"); }, 2);
-    see('get_pages', function ($_, $arguments) { show('l-' . ($arguments['post_type'] ?? 'page')); }, 2);
-    see('getarchives_where', function ($_, $arguments) { show('l-' . ($arguments['post_type'] ?? 'post')); }, 2);
-    see('get_calendar', function () { show('l-post'); });
+    see('wp_get_attachment_image_src', fn($_, $id) => show("p$id"), 2);
+    see('get_pages', fn($_, $query) => show('l-' . ($query['post_type'] ?? 'page')), 2);
+    see('getarchives_where', fn($_, $query) => show('l-' . ($query['post_type'] ?? 'post')), 2);
+    see('get_calendar', fn() => show('l-post'));
     foreach (['previous', 'next'] as $side) {
-        see("{$side}_post_link", function ($_, $format, $link, $post) {
-            $type = get_post_type();
-            show("adj-$type", ...(($post->ID ?? 0) ? ["p$post->ID"] : ["end-$type"]));
-        }, 4);
+        see("{$side}_post_link", fn($_, $format, $link, $post) => show('adj-' . get_post_type(), $post ? "p$post->ID" : 'end-' . get_post_type()), 4);
     }
-    see('get_the_terms', function ($terms) {
-        foreach (is_array($terms) ? $terms : [] as $term) {
-            is_taxonomy_viewable($term->taxonomy) && show("n$term->term_id");
-        }
-    });
-    see('term_link', function ($_, $term) { show("n$term->term_id"); }, 2);
-    see('get_terms', function ($_, $taxonomies, $query) {
-        foreach (array_filter(array_intersect_key($query, array_flip(['object_ids', 'include', 'slug', 'name', 'term_taxonomy_id']))) ? [] : (array) $taxonomies as $taxonomy) {
-            show("tax-$taxonomy");
-        }
-    }, 3);
-    see('author_link', function ($_, $id) { show("u$id"); }, 2);
-    see('pre_get_users', function () { show('users'); });
-    see('comments_pre_query', function ($_, $query) { show(($query->query_vars['post_id'] ?? 0) ? 'p' . $query->query_vars['post_id'] : 'comments'); }, 2);
+    see('get_the_terms', fn($terms) => array_map(fn($term) => is_taxonomy_viewable($term->taxonomy) && show("n$term->term_id"), is_array($terms) ? $terms : []));
+    see('term_link', fn($_, $term) => show("n$term->term_id"), 2);
+    see('get_terms', fn($_, $names, $query) => array_filter(array_intersect_key($query, NAMED)) || show(...array_map(fn($name) => "tax-$name", array_values((array) $names))), 3);
+    see('author_link', fn($_, $id) => show("u$id"), 2);
+    see('pre_get_users', fn() => show('users'));
+    see('comments_pre_query', fn($_, $query) => show(empty($query->query_vars['post_id']) ? 'comments' : 'p' . $query->query_vars['post_id']), 2);
     add_action('microcache_show', __NAMESPACE__ . '\show', 10, 99);
 
-    add_action('template_redirect', function () {
-        if (is_shared()) {
-            ob_start(function ($page, $phase) {
-                if (!headers_sent() && ($phase & PHP_OUTPUT_HANDLER_START)) {
-                    show_page($GLOBALS['wp_query']);
-                    field((bool) ($phase & PHP_OUTPUT_HANDLER_FINAL));
-                }
-                return $page;
-            });
+    add_action('template_redirect', fn() => is_shared() && ob_start(function ($page, $phase) {
+        if (!headers_sent() && ($phase & PHP_OUTPUT_HANDLER_START)) {
+            show_page($GLOBALS['wp_query']);
+            field(($phase & PHP_OUTPUT_HANDLER_FINAL) && did_action('shutdown'));
         }
-    }, PHP_INT_MIN);
+        return $page;
+    }), PHP_INT_MIN);
     add_action('rest_api_init', function () {
         foreach (get_post_types(['show_in_rest' => true]) as $type) {
-            add_filter("rest_prepare_$type", function ($response, $post) { show("p$post->ID"); return $response; }, 10, 2);
+            see("rest_prepare_$type", fn($_, $post) => show("p$post->ID"), 2);
         }
-        add_filter('rest_pre_echo_response', function ($result) {
-            is_shared() && !headers_sent() && field(true);
-            return $result;
-        });
+        see('rest_pre_echo_response', fn() => is_shared() && !headers_sent() && field(true));
     });
 }
 
@@ -256,12 +239,10 @@ function watch_changes(): void {
         }
     }, 10, 3);
     add_action('post_updated', function ($id, $after, $before) {
-        foreach (['post_title', 'post_name', 'post_date', 'post_author', 'post_parent', 'post_password', 'post_type', 'menu_order'] as $field) {
-            if ($after->$field != $before->$field && (is_shown($before) || is_shown($after))) {
-                listed($before);
-                listed($after);
-                return;
-            }
+        $moved = array_filter(PLACE, fn($field) => $after->$field != $before->$field);
+        if ($moved && (is_shown($before) || is_shown($after))) {
+            listed($before);
+            listed($after);
         }
     }, 10, 3);
     add_action('set_object_terms', function ($id, $terms, $new, $taxonomy, $append, $old) {
@@ -269,39 +250,36 @@ function watch_changes(): void {
         $differing = array_merge(array_diff($new, $old), array_diff($old, $new));
         if ($differing && is_shown($post)) {
             listed($post);
-            in_terms(array_filter(array_map(function ($id) { return get_term_by('term_taxonomy_id', $id); }, $differing)));
+            in_terms(array_filter(array_map(fn($id) => get_term_by('term_taxonomy_id', $id), $differing)));
         }
     }, 10, 6);
     foreach (['before_delete_post', 'delete_attachment'] as $hook) {
-        add_action($hook, function ($id, $post) { is_shown($post) && listed($post); }, 10, 2);
+        add_action($hook, fn($id, $post) => is_shown($post) && listed($post), 10, 2);
     }
-    add_action('clean_post_cache', function ($id, $post) { is_shown($post) && purge("p$id", "x-$post->post_type", 'x-any'); }, 10, 2);
-    add_action('transition_comment_status', function ($new, $old, $comment) { in_array('approved', [$new, $old], true) && comment_changed($comment); }, 10, 3);
+    add_action('clean_post_cache', fn($id, $post) => is_shown($post) && purge("p$id", "x-$post->post_type", 'x-any'), 10, 2);
+    add_action('transition_comment_status', fn($new, $old, $comment) => in_array('approved', [$new, $old], true) && comment_changed($comment), 10, 3);
     foreach (['wp_insert_comment', 'edit_comment'] as $hook) {
-        add_action($hook, function ($id) { wp_get_comment_status($id) === 'approved' && comment_changed($id); });
+        add_action($hook, fn($id) => wp_get_comment_status($id) === 'approved' && comment_changed($id));
     }
     foreach (['created_term', 'edited_term', 'delete_term'] as $hook) {
-        add_action($hook, function ($id, $_, $taxonomy) { purge("t$id", "n$id", "tax-$taxonomy"); }, 10, 3);
+        add_action($hook, fn($id, $_, $taxonomy) => purge("t$id", "n$id", "tax-$taxonomy"), 10, 3);
     }
     foreach (['profile_update', 'user_register', 'deleted_user'] as $hook) {
-        add_action($hook, function ($id) { purge("a$id", "u$id", 'users'); });
+        add_action($hook, fn($id) => purge("a$id", "u$id", 'users'));
     }
     foreach (['added_option', 'updated_option', 'deleted_option'] as $hook) {
-        add_action($hook, function ($name) {
-            $name === 'sticky_posts' && purge('l-post', 'l-any');
-            preg_match(SETTINGS, $name) && purge('site');
-        });
+        add_action($hook, fn($name) => preg_match(SETTINGS, $name) ? purge('site') : ($name === 'sticky_posts' && purge('l-post', 'l-any')));
     }
-    foreach (['switch_theme', 'customize_save_after', 'wp_update_nav_menu', 'wp_delete_nav_menu', 'activated_plugin', 'deactivated_plugin', 'upgrader_process_complete', 'woocommerce_settings_saved'] as $hook) {
-        add_action($hook, function () { purge('site'); });
+    foreach (SITE as $hook) {
+        add_action($hook, fn() => purge('site'));
     }
     foreach (['woocommerce_product_set_stock', 'woocommerce_variation_set_stock'] as $hook) {
-        add_action($hook, function ($product) { purge('p' . ($product->get_parent_id() ?: $product->get_id())); });
+        add_action($hook, fn($product) => purge('p' . ($product->get_parent_id() ?: $product->get_id())));
     }
-    add_action('woocommerce_product_set_stock_status', function ($id) { ($post = get_post($id)) && is_shown($post) && listed($post); });
+    add_action('woocommerce_product_set_stock_status', fn($id) => is_shown(get_post($id)) && listed(get_post($id)));
     add_action('microcache_purge', __NAMESPACE__ . '\purge', 10, 99);
-    add_action('microcache_retry', function () { flush(true); });
-    add_action('shutdown', function () { flush(); }, 0);
+    add_action('microcache_retry', fn() => flush(true));
+    add_action('shutdown', fn() => flush(), 0);
 }
 
 if (defined('MICROCACHE_ADMIN') || defined('MICROCACHE_URL')) {
