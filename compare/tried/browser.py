@@ -76,7 +76,7 @@ class Browser:
     """A visitor: a cookie jar of its own, and the address of the site."""
 
     def __init__(self, port):
-        self.port, self.cookies = port, {}
+        self.port, self.cookies, self.paths = port, {}, {}
 
     def get(self, path, fields=None, follow=True):
         return self.request("GET", path, None, fields, follow)
@@ -116,7 +116,7 @@ class Browser:
 
     def once(self, method, path, body, fields):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
-        cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items() if path.startswith(self.paths[name]))
         try:
             connection.request(method, path.replace(" ", "%20"), body, {**({"Cookie": cookies} if cookies else {}), **fields})
             response = connection.getresponse()
@@ -129,6 +129,7 @@ class Browser:
                 self.cookies.pop(name, None)
             else:
                 self.cookies[name] = value
+                self.paths[name] = (re.search(r"; *path=([^;]*)", line, re.I) or [None, "/"])[1]
         return reply
 
     def inside(self, url):

@@ -148,6 +148,8 @@ def shared_pages(port, admin, call, step):
             reply = has(page(visitor, target), "wpadminbar", f'display-name">{name}', without=[f'display-name">{foreign}', f"{foreign}@example.com"])
             expect(reply.is_hit and "private" in reply.fields["Cache-Control"], reply, f"a private hit on {target}")
         has(page(stranger, target), without=["wpadminbar", 'display-name">'])
+    for visitor in [ann, bob, stranger]:
+        expect(page(visitor, "/_personal/bar").is_hit, page(visitor, "/_personal/bar"), "the part from memory, too")
     step("the form works with the token that the browser fetches, and with no other")
     tokens = {name: page(visitor, "/_personal/nonce").text for name, visitor in [("ann", ann), ("bob", bob), ("stranger", stranger)]}
     expect(len(set(tokens.values())) == 3 and all(re.fullmatch(r"\w{10}", it) for it in tokens.values()), tokens, "three nonces")
