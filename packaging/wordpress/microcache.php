@@ -23,8 +23,9 @@ const MOST_CHANGES = 1024;
 const TIMEOUT = 2;
 /** Types without pages of their own, which any page may show. */
 const PARTS = ['nav_menu_item', 'wp_navigation', 'wp_block', 'wp_template', 'wp_template_part', 'wp_global_styles', 'custom_css'];
-const SETTINGS = '/^(blog(name|description|_public)|(show|page)_(on|for)_\w+|posts_per_\w+|sidebars_widgets|widget_.*|site_icon|theme_mods_.*'
-    . '|permalink_structure|\w+_base|(date|time)_format|timezone_string|gmt_offset|WPLANG|(default_)?comment.*|thread_comments.*|.*avatar.*)$/';
+/** Options that any page may depend on. */
+const SETTINGS = '/^(blog(name|description|_public)|(show|page)_(on|for)_\w+|posts_per_\w+|sidebars_widgets|widget_.*|site_icon|theme_mods_.*|permalink_structure'
+    . '|(category|tag)_base|(date|time)_format|timezone_string|gmt_offset|WPLANG|(default_)?comment.*|thread_comments.*|(show_)?avatar.*)$/';
 
 /** What differs where a post stands, beside its terms; hooks after which every page may differ; queries for terms that are known. */
 const PLACE = ['post_title', 'post_name', 'post_date', 'post_author', 'post_parent', 'post_password', 'post_type', 'menu_order'];
