@@ -35,6 +35,7 @@ def block(language, word):
 
 
 def configuration(site, socket, port, workers):
+    routes = block("toml", "routes.holes").partition("[[routes]]")[2]
     return f"""
 listen = "127.0.0.1:{port}"
 admin = "off"
@@ -44,7 +45,7 @@ max_concurrent = {workers}
 ttl = "10m"
 purge_from = ["127.0.0.1"]
 ignore_cookies = ["wordpress_test_cookie"]
-{block("toml", "routes.holes")}"""
+[[routes]]{routes}"""
 
 
 def place(source, site, account):

@@ -23,7 +23,11 @@ const BESIDE: [&str; 6] = [
 ];
 
 /// What `check` warns of in a configuration of a document, which says beside it where that is right.
-const WARNED_OF: [(&str, &str); 1] = [("docs/operations.md", "`*` ignores a cookie")];
+const WARNED_OF: [(&str, &str); 3] = [
+    ("docs/operations.md", "`*` ignores a cookie"),
+    ("docs/edge.md", "woocommerce_"),
+    ("docs/guides/wordpress.md", "ignores a cookie"),
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
