@@ -88,7 +88,7 @@ oauth2-proxy: toolchains
 # Helm, and what an API server takes, from the same registry, with the definition of a ServiceMonitor: a quarter of an hour on two cores.
 kubernetes: toolchains
 	cd packaging/testing/kubernetes && export GOTOOLCHAIN=local && \
-	CGO_ENABLED=0 go build -ldflags "-s -w" -o "$(CURDIR)/target/kubernetes/" helm.sh/helm/v4/cmd/helm go.etcd.io/etcd/server/v3 \
+	CGO_ENABLED=0 go build -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=v1.37.2" -o "$(CURDIR)/target/kubernetes/" helm.sh/helm/v4/cmd/helm go.etcd.io/etcd/server/v3 \
 		k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kubectl sigs.k8s.io/controller-tools/cmd/controller-gen && \
 	"$(CURDIR)/target/kubernetes/controller-gen" crd paths=github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1 output:dir="$(CURDIR)/target/kubernetes"
 
