@@ -27,8 +27,9 @@ EVERYTHING = NEEDED | {
     "podSpec": {"nodeSelector": {"a": "b"}, "priorityClassName": "system-cluster-critical"}, "resources": {"limits": {"memory": "2Gi"}},
 }
 REFUSED = [
-    ({"origin": ""}, "origin"), ({"origin": "app:3000"}, "origin"), ({"trustedProxies": ["10.0.0.0/8,::"]}, "trustedProxies"), ({"trustedProxies": None}, "trustedProxies"),
-    ({"image": {"repository": ""}}, "repository"), ({"admin": {"token": "short"}}, "token"), ({"admin": {}}, "admin.token"), ({"admin": {"token": TOKEN, "secret": "a"}}, "only one"),
+    ({"origin": ""}, "origin"), ({"origin": "app:3000"}, "origin"), ({"image": {"repository": ""}}, "repository"),
+    ({"trustedProxies": ["10.0.0.0/8,::"]}, "trustedProxies"), ({"trustedProxies": None}, "trustedProxies"),
+    ({"admin": {"token": "short"}}, "token"), ({"admin": {}}, "admin.token"), ({"admin": {"token": TOKEN, "secret": "a"}}, "only one"),
     ({"networkPolicy": {}}, "visitors"), ({"networkPolicy": {"visitors": [{}]}}, "visitors"), ({"replica": 3}, "replica"), ({"memory": "1GiB"}, "memory"),
     ({"serviceMonitor": {"enabled": True}}, "networkPolicy.operators"), ({"config": 'redis = "redis://:secret@valkey"'}, "readable"),
     ({"origin": "http://user:secret@app"}, "readable"), ({"podSpec": {"hostNetwork": True}}, "hostNetwork"),
@@ -120,11 +121,12 @@ def reloads_a_changed_configuration(machine):
     with Application(ORIGIN):
         install(cluster, "install", NEEDED | {"reload": True, "replicas": 1})
         pod = until_there(lambda: next((pod for pod in kubelet.pods.values() if pod.ready), None))
-        ask(pod.address, 8080)
+        ask(pod.address)
+        assert ask(pod.address, 8081, "/v1/stats").status == 401, "operators need no token"
         config = 'response_headers = { set = { X-New = "yes" } }'
         install(cluster, "upgrade", NEEDED | {"reload": True, "replicas": 1, "config": config})
-        until_there(lambda: ask(pod.address, 8080).get("X-New"))
-        assert "; hit" in ask(pod.address, 8080)["Cache-Status"]
+        until_there(lambda: ask(pod.address).headers.get("X-New"))
+        assert "; hit" in ask(pod.address).headers["Cache-Status"]
         assert list(kubelet.pods.values()) == [pod] and not kubelet.ended
 
 
@@ -142,13 +144,13 @@ def until_there(condition):
     return found
 
 
-def ask(address, port):
+def ask(address, port=8080, path="/"):
     connection = http.client.HTTPConnection(address, port, timeout=10)
     try:
-        connection.request("GET", "/")
+        connection.request("GET", path)
         answer = connection.getresponse()
         answer.read()
-        return answer.headers
+        return answer
     finally:
         connection.close()
 

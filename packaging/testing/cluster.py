@@ -1,6 +1,6 @@
 """A cluster of one machine: real etcd, API server and controllers, and stand-ins for what needs a real one: kubelet, DNS and kube-proxy.
 
-A pod is a process of the program in the copy of the machine, as the user, with the arguments, environment and files that the API server has for it.
+A pod is a process of the program in the copy of the machine, as the user, with the arguments and files that the API server has for it.
 Its address is in POD_NETWORK, all of which is local here; where its configuration says 0.0.0.0, that address stands, since all pods share a network.
 """
 
@@ -46,9 +46,9 @@ class Cluster:
         # The name that Go gives to etcd.
         self.start("server", "--data-dir", self.folder / "etcd")
         self.server = self.start(
-            "kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", f"--cert-dir={self.folder}", f"--token-auth-file={self.folder}/tokens", "--authorization-mode=RBAC",
-            "--advertise-address=10.250.0.1", "--bind-address=127.0.0.1", "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16",
-            "--service-account-issuer=https://here", f"--service-account-signing-key-file={self.folder}/key", f"--service-account-key-file={self.folder}/key")
+            "kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", f"--cert-dir={self.folder}", f"--token-auth-file={self.folder}/tokens",
+            "--authorization-mode=RBAC", "--advertise-address=10.250.0.1", "--bind-address=127.0.0.1", "--endpoint-reconciler-type=none",
+            "--service-cluster-ip-range=10.96.0.0/16", "--service-account-issuer=https://here", f"--service-account-signing-key-file={self.folder}/key", f"--service-account-key-file={self.folder}/key")
         until(self.is_ready, self.server)
         self.start("kube-controller-manager", f"--kubeconfig={self.config}", f"--cert-dir={self.folder}", "--leader-elect=false",
                    "--controllers=deployment-controller,replicaset-controller,endpointslice-controller,serviceaccount-controller")
@@ -105,14 +105,8 @@ class Pod:
         self.log = open(cluster.folder / f"{self.name}.log", "w+")
         self.process = subprocess.Popen(
             ["unshare", "--mount", "sh", "-ec", read_only + mounts + f'exec chroot {root} "$@"', "sh", *rights, "/usr/bin/microcache", *self.container["args"]],
-            env={item["name"]: self.value(item) for item in self.container.get("env", [])} | {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, stdout=self.log, stderr=self.log)
+            stdout=self.log, stderr=self.log)
         cluster.machine.processes.append(self.process)
-
-    def value(self, item):
-        if "value" in item:
-            return item["value"]
-        named = item["valueFrom"]["secretKeyRef"]
-        return base64.b64decode(self.cluster.objects("secrets")[named["name"]]["data"][named["key"]]).decode()
 
     def write_volumes(self):
         """Files are links into a folder, which is replaced as a whole: what a kubelet does."""
@@ -217,7 +211,8 @@ class ServiceProxy(threading.Thread):
                 slices = self.cluster.objects("endpointslices", "apis/discovery.k8s.io/v1").values()
             except (OSError, http.client.HTTPException):
                 continue
-            found = [(endpoint["addresses"][0], part["ports"][0]["port"]) for part in slices if part["metadata"]["labels"]["kubernetes.io/service-name"] == self.service
+            found = [(endpoint["addresses"][0], part["ports"][0]["port"])
+                     for part in slices if part["metadata"]["labels"]["kubernetes.io/service-name"] == self.service
                      for endpoint in part["endpoints"] or [] if endpoint["conditions"]["ready"]]
             threading.Timer(PROXY_LAG, self.__setattr__, ["addresses", found]).start()
             time.sleep(0.5)

@@ -7,7 +7,7 @@
 
 {{- define "microcache.selector" -}}
 app.kubernetes.io/name: microcache
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "microcache.metadata" -}}
