@@ -92,7 +92,7 @@ kubernetes: toolchains
 		k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kubectl sigs.k8s.io/controller-tools/cmd/controller-gen && \
 	"$(CURDIR)/target/kubernetes/controller-gen" crd paths=github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1 output:dir="$(CURDIR)/target/kubernetes"
 
-# The chart's objects for those who have no Helm, after a change of the chart.
+# The chart's objects, for use without Helm: after a change of the chart.
 kubernetes-manifest:
 	packaging/kubernetes-test --manifest
 
