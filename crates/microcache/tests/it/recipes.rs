@@ -12,7 +12,7 @@ const STRANGER: &str = "127.0.0.9";
 const PROXY: &str = "127.0.0.1";
 
 /// Options that concern no visitor's pages, or need something that is not there.
-const LEFT_OUT: [&str; 48] = [
+const LEFT_OUT: [&str; 49] = [
     "listen",
     "admin",
     "admin_token_file",
@@ -40,6 +40,7 @@ const LEFT_OUT: [&str; 48] = [
     "php_index",
     "php_deny",
     "acme",
+    "acme_storage",
     "strict_transport_security",
     "redirects",
     "error_pages",
@@ -126,6 +127,18 @@ const PARAMETERS: [&str; 6] = [
     "preview=@",
 ];
 
+/// Fields of visitors that a proxy or CDN passes on as they are, and that applications believe.
+const SAID_BY_VISITORS: &str = "CF-Access-Jwt-Assertion CF-Connecting-IP CF-Connecting-IPv6 CF-Visitor Client-IP \
+    Fastly-Client-IP Forwarded Forwarded-For Front-End-Https Proxy Proxy-Client-IP Remote-User SSL-Client-Cert \
+    True-Client-IP WL-Proxy-SSL WL-Proxy-Client-IP X-Accel-Redirect X-Amzn-OIDC-Identity X-Auth-Request-User X-Client-IP \
+    X-Cluster-Client-IP X-Envoy-Original-Path X-Forwarded X-Forwarded-Access-Token X-Forwarded-Email X-Forwarded-Groups \
+    X-Forwarded-Method X-Forwarded-Path X-Forwarded-Port X-Forwarded-Prefix X-Forwarded-Scheme X-Forwarded-Server \
+    X-Forwarded-Ssl X-Forwarded-Uri X-Forwarded-User X-Goog-Authenticated-User-Email X-Host X-HTTP-Host-Override \
+    X-HTTP-Method X-HTTP-Method-Override X-Invoke-Path X-Matched-Path X-Method-Override X-Middleware-Subrequest \
+    X-Now-Route-Matches X-Original-URL X-Originating-IP X-Proxy-URL X-ProxyUser-IP X-Real-IP X-Remote-Addr X-Remote-Group \
+    X-Remote-IP X-Remote-User X-Rewrite-URL X-Scheme X-Sendfile-Type X-SSL-Client-Verify X-URL-Scheme X-WebAuth-User \
+    X_Forwarded_Host X-Forwarded_Host";
+
 struct Recipe {
     place: String,
     text: String,
@@ -147,6 +160,51 @@ fn no_documented_configuration_shares_personal_pages() {
             attack(&proxy, &recipe, path);
         }
     }
+}
+
+#[test]
+fn what_visitors_say_of_themselves_ends_behind_a_proxy_or_cdn() {
+    let mut seen = 0;
+    for guide in ["guides/proxies.md", "guides/cdn.md"] {
+        let of_guide = |recipe: &Recipe| recipe.place.contains(guide);
+        let removes = |recipe: &Recipe| recipe.text.contains("\nremove_headers = [");
+        for recipe in recipes()
+            .into_iter()
+            .filter(|one| of_guide(one) && removes(one))
+        {
+            seen += 1;
+            let origin = Origin::start();
+            origin
+                .on(ANY)
+                .answer(|request| Reply::ok(&[], format!("{:?}", request.head)));
+            let mut text = recipe.text.replace("ORIGIN", &origin.url());
+            if !text.contains("\ntrusted_proxies") {
+                text.insert_str(0, "trusted_proxies = [\"127.0.0.1\"]\n");
+            }
+            let proxy = Proxy::with_config(&text);
+            let said = SAID_BY_VISITORS.split_whitespace();
+            let mut fields: Vec<_> = said.map(|name| format!("{name}: MARK")).collect();
+            fields.push("X-Origin-Verify: choose-a-long-secret".to_owned());
+            fields.push("X-Forwarded-For: 192.0.2.7".to_owned());
+            let fields: Vec<_> = fields.iter().map(String::as_str).collect();
+            for cookie in ["Cookie: session=1", "Cookie: _ga=1"] {
+                let response = proxy.get_from(PROXY, "/p", &[&fields[..], &[cookie]].concat());
+                assert_eq!(response.status, 200, "{}", response.text());
+                let given = response.text();
+                assert!(!given.contains("MARK"), "{}: {given}", recipe.place);
+                assert!(given.contains("192.0.2.7"), "{}: {given}", recipe.place);
+            }
+        }
+    }
+    assert_eq!(seen, 2);
+}
+
+/// The first configuration of a guide before an origin of ours.
+pub(crate) fn configuration_of(guide: &str, origin: &Origin) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides");
+    let recipe = of_document(&file.join(guide)).into_iter().next();
+    let recipe = recipe.expect("a configuration");
+    recipe.text.replace("ORIGIN", &origin.url())
 }
 
 /// Asks as one client after the other, at urls of their own that begin like this.
@@ -246,6 +304,9 @@ fn runnable(text: &str) -> String {
 }
 
 fn before_ours(line: &str) -> String {
+    if line.starts_with("trusted_proxies") {
+        return format!("trusted_proxies = [\"{PROXY}\"]");
+    }
     let mut parts = line.split('"');
     let mut all = vec![parts.next().unwrap_or_default()];
     all.extend(parts.map(|part| {
