@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::recipes::configuration_of;
 use crate::support::{Browser, Origin, Proxy, Reply, Response, left_out};
 
 /// Where `make test` puts the libraries.
@@ -143,7 +144,8 @@ fn turbo_gets_a_frame_of_a_page_that_is_stored() {
 }
 
 /// What the router of Next.js sends for a page that is shown, prefetched, or prefetched in segments. A server of it is
-/// not run here: these are the names and values of its client (packages/next/src/client/components, 16.0).
+/// not run here (docs/guides/nextjs.md says what was): these are the names and values of its client
+/// (packages/next/src/client/components, 16.0).
 const NEXT: [&[&str]; 4] = [
     &[
         "Accept: */*",
@@ -213,10 +215,14 @@ fn assert_is_component(response: &Response, fields: &[&str]) {
 
 #[test]
 fn the_router_of_next_js_gets_components_and_visitors_pages() {
-    for vary in [None, Some(NEXT_VARY)] {
+    let by_default: fn(&Origin) -> Proxy = |origin| Proxy::start(origin, &[]);
+    let by_guide: fn(&Origin) -> Proxy =
+        |origin| Proxy::with_config(&configuration_of("nextjs.md", origin));
+    let ways = [None, Some(NEXT_VARY)].map(|vary| [(vary, by_default), (vary, by_guide)]);
+    for (vary, start) in ways.into_iter().flatten() {
         for page_first in [false, true] {
             let origin = next(vary);
-            let proxy = Proxy::start(&origin, &[]);
+            let proxy = start(&origin);
             let page = || navigate(&proxy);
             if page_first {
                 page().assert_is(200, PAGE);
