@@ -153,20 +153,20 @@ fn names_name(word: &[u8]) -> bool {
 /// Returns true if the tag around these bytes has values, and each is empty or the place of a visitor's own token.
 fn is_emptied(before: &[u8], after: &[u8]) -> bool {
     let near = &before[before.len().saturating_sub(BACK)..];
-    let (Some(begin), Some(end)) = (
+    let (Some(start), Some(end)) = (
         near.iter().rposition(|&byte| byte == b'<'),
         after.iter().position(|&byte| byte == b'>'),
     ) else {
         return false;
     };
-    let (begun, ended) = (&near[begin..], &after[..end]);
+    let (opened, rest) = (&near[start..], &after[..end]);
     // A tag in an attribute before the name.
-    let closed = begun.iter().position(|&byte| byte == b'>');
-    let mut is_found = begun.starts_with(TAG);
-    if closed.is_some_and(|at| !is_found || begun.get(at + 1) != Some(&b'"')) {
+    let closed = opened.iter().position(|&byte| byte == b'>');
+    let mut is_found = opened.starts_with(TAG);
+    if closed.is_some_and(|at| !is_found || opened.get(at + 1) != Some(&b'"')) {
         return false;
     }
-    let tag = [begun, b"?", ended].concat();
+    let tag = [opened, b"?", rest].concat();
     for attribute in [&b"value="[..], b"content="] {
         for at in memchr::memmem::find_iter(&tag.to_ascii_lowercase(), attribute) {
             let value = &tag[at + attribute.len()..];

@@ -104,7 +104,7 @@ pub fn take_long_tags(response: &mut FieldsBuf, rules: &Rules) -> FieldsBuf {
     let length: usize = all
         .lines()
         .filter(|line| is_tags(*line))
-        .map(|line| line.len())
+        .map(FieldLine::len)
         .sum();
     if length <= MAX_SENT_TAGS {
         return FieldsBuf::new();

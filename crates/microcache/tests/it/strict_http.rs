@@ -566,7 +566,7 @@ fn no_raw_mode_before_a_101() {
     // Pingora CVE-2026-2833: bytes after an Upgrade request were passed on before the origin agreed.
     // RFC 9931: nor are they read as a request if it does not agree.
     let origin = Origin::start();
-    let proxy = Proxy::start(&origin, &["--max-body-size", "9"]);
+    let proxy = Proxy::start(&origin, &["--max-body-size", "1KiB"]);
     let (gate, asks) = (
         Gate::default(),
         "Connection: upgrade\r\nUpgrade: websocket\r\n",
@@ -579,7 +579,7 @@ fn no_raw_mode_before_a_101() {
     for (target, rest, status) in [
         ("/", format!("\r\n{next}"), 200),
         ("/", format!("Content-Length: 3\r\n\r\nabc{next}"), 200),
-        ("/", format!("Content-Length: 10\r\n\r\n{next}"), 413),
+        ("/", format!("Content-Length: 1025\r\n\r\n{next}"), 413),
         ("/slow", "\r\n".to_owned(), 200),
     ] {
         let mut client = proxy.connect();

@@ -86,8 +86,8 @@ fn sitemap(targets: &[&str]) -> String {
     others.to_owned() + &locations.collect::<Vec<_>>().concat()
 }
 
-const LINES: &str = "max_concurrent = 8\n[[routes]]\nmatch = { path = \"/denied/*\" }\ndeny = \"all\"\n\
-                     [[routes]]\n";
+const LINES: &str =
+    "max_concurrent = 8\n[[routes]]\nmatch = { path = \"/denied/*\" }\ndeny = \"all\"\n";
 
 /// A server before the site, which has so many permits.
 fn world(permits: usize) -> (Arc<Shared>, Arc<Site>) {
@@ -103,7 +103,7 @@ fn world(permits: usize) -> (Arc<Shared>, Arc<Site>) {
         permits: Semaphore::new(permits),
     });
     let shared = Arc::new(Shared::before(
-        (&[Arc::clone(&site) as _], None),
+        (&[Arc::clone(&site) as Arc<dyn Origin>], None),
         Arc::new(config.expect("a configuration")),
         Tiers::default(),
         Notices::default(),
