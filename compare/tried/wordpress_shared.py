@@ -44,6 +44,7 @@ php_root = "{site}"
 max_concurrent = {workers}
 ttl = "10m"
 purge_from = ["127.0.0.1"]
+purge_path = "/purge"
 ignore_cookies = ["wordpress_test_cookie"]
 [[routes]]{routes}"""
 
@@ -130,6 +131,13 @@ def tags_and_purges(visitor, admin, call, users, url, step):
     url.write_text(own)
     call(f"posts/{made['Heron']['id']}", status="publish")
     has(page(visitor, basalt), "black stone")
+    step("GET /purge/… as nginx-helper sends it")
+    for path in [basalt, "/?s=granite"]:
+        page(visitor, path)
+        expect(visitor.get(f"/purge{path}", {"X-Forwarded-For": "192.0.2.1"}).status == 403, path, "403 for a visitor")
+        expect(page(visitor, path).is_hit, path, "a hit still")
+        expect(visitor.get(f"/purge{path}", {"User-Agent": "WordPress/6.1; http://127.0.0.1"}).status == 200, path, "200")
+        expect(not page(visitor, path).is_hit, path, "a new page")
 
 
 def shared_pages(port, admin, call, step):

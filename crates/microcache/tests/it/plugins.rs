@@ -263,6 +263,40 @@ fn nothing_but_the_method_makes_a_purge() {
 }
 
 #[test]
+fn nginx_helper_purges_by_get_where_it_is_allowed() {
+    const AGENT: &str = "User-Agent: WordPress/6.8; https://example.com";
+    let (origin, proxy) = stored(&[&HERE[..], &["--purge-path", "/purge"]].concat());
+    let other = proxy.get_from("127.0.0.2", "/purge/a", &[AGENT]);
+    let behind = proxy.get_with("/purge/a", &[AGENT, "X-Forwarded-For: 192.0.2.1"]);
+    assert_eq!((other.status, behind.status), (403, 403));
+    proxy.output_with("`purge_from`");
+    // Another path, another method, and what would be many pages or tags.
+    proxy.get("/purged/a").assert_forwarded("uri-miss");
+    proxy.send("POST", "/purge/a", &["Content-Length: 0"]);
+    proxy.get_with("/purge/*", &["Cache-Tag: x", "X-Purge-Regex: .*"]);
+    proxy.get("/a").assert_hit();
+    let purges = [
+        ("GET", "/purge/a"),
+        ("HEAD", "/purge/a"),
+        ("PURGE", "/purgeall"),
+    ];
+    for ((method, target), version) in purges.into_iter().zip(2..) {
+        let answer = proxy.send(method, target, &[AGENT]);
+        let kept = answer.field("cache-control");
+        assert_eq!((answer.status, kept), (200, Some("no-store")), "{method}");
+        assert_eq!(answer.cache().get("detail"), Some("purge"), "{method}");
+        proxy.get("/a").assert_is(200, &version.to_string());
+        proxy.get("/a").assert_hit();
+    }
+    assert_eq!(origin.count("/purge/a"), 1, "the POST alone");
+    // Without the option it is a page like any other.
+    let (origin, proxy) = stored(&HERE);
+    proxy.get("/purge/a");
+    assert_eq!(origin.count("/purge/a"), 1);
+    proxy.get("/a").assert_hit();
+}
+
+#[test]
 fn an_unsupported_purge_is_refused_with_a_hint() {
     let (origin, proxy) = stored(&HERE);
     for fields in [

@@ -118,7 +118,7 @@ const MAX_FORWARDS: Explanation =
 
 const PURGE: Explanation =
     Explanation::of("the request is a purge, as application plugins send it, and is not forwarded")
-        .unless("remove `purge_from` if the application should receive such requests");
+        .unless("remove `purge_from`, or `purge_path` for a GET, if the application should receive such requests");
 
 const LOOP: Explanation = Explanation::of(
     "the request was forwarded by this server and came back: an origin address leads to this server",

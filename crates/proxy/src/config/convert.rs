@@ -156,6 +156,7 @@ impl<'a> Draft<'a> {
                 trusted_proxies: Vec::new(),
                 proxy_protocol: Vec::new(),
                 purge_from: Vec::new(),
+                purge_path: None,
                 maintenance_allow: Vec::new(),
                 maintenance_page: None,
                 warm_start_file: None,
@@ -242,6 +243,7 @@ impl<'a> Draft<'a> {
             }
         }
         self.check_max_object(&self.route, table, mistakes);
+        self.check_purge_path(table, mistakes);
         check_removed(&self.route, table, mistakes);
         check_authentication(table, mistakes);
         let has_authorities = self.config.tls.client_ca.is_some();
@@ -249,6 +251,17 @@ impl<'a> Draft<'a> {
         check_compression(&mut self.route, table, mistakes);
         check_edge(&self.route, table, mistakes);
         check_page_edits(&self.route, table, mistakes);
+    }
+
+    /// Notes that no client may use the path.
+    fn check_purge_path(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
+        if let Some(value) = table.get("purge_path")
+            && self.config.purge_from.is_empty()
+        {
+            let what = "`purge_path` has no effect without `purge_from`";
+            let remedy = "add purge_from = [\"127.0.0.1\"], the address of the application";
+            mistakes.note(Mistake::new(&value.place, what).remedy(remedy));
+        }
     }
 
     /// Notes two shared tiers: only one can coordinate the fetches of several processes.

@@ -147,6 +147,8 @@ pub struct Config {
     pub proxy_protocol: Vec<Cidr>,
     /// Addresses that may send `PURGE` and `BAN`; none if it is empty.
     pub purge_from: Vec<Cidr>,
+    /// Prefix of the URLs whose GET is a purge; the rest of the path is that of the page.
+    pub purge_path: Option<String>,
     /// Clients that are served as usual in maintenance mode.
     pub maintenance_allow: Vec<Cidr>,
     /// The page of maintenance mode.

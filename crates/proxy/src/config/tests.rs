@@ -658,6 +658,21 @@ fn impossible_values() {
         ],
     );
     check(
+        "purge_path = \"/purge\"",
+        &[
+            "1:14: `purge_path` has no effect without `purge_from`",
+            "= add purge_from = [\"127.0.0.1\"], the address of the application",
+        ],
+    );
+    for path in [
+        "/", "purge", "/purge/", "/purge*", "/p?", "/%70urge", "/p urge",
+    ] {
+        let what = format!("2:14: cannot use \"{path}\"");
+        let remedy = "= write a path without a slash at its end, such as \"/purge\"";
+        let text = format!("purge_from = \"127.0.0.1\"\npurge_path = \"{path}\"");
+        check(&text, &[&what, remedy]);
+    }
+    check(
         "compress_min = \"1MiB\"\ncompress_max = \"1KiB\"",
         &[
             "1:16: `compress_min` is more than `compress_max`",

@@ -123,14 +123,9 @@ impl Session {
     }
 
     fn deferred(&self, pending: PendingAccess, request: &Request<'_>, now: Time) -> Reply {
-        Reply::Deferred(DeferredRequest {
-            route: self.shared.engine.id_of(pending.found),
-            wanted: DeferredSource::Forward(ForwardSource::Authentication(Box::new(pending))),
-            grant: None,
-            change: None,
-            head: self.copied(request),
-            began: now,
-        })
+        let route = self.shared.engine.id_of(pending.found);
+        let source = ForwardSource::Authentication(Box::new(pending));
+        self.defer(DeferredSource::Forward(source), route, request, now)
     }
 
     /// Returns whether a request has no credentials although its route requires some. They are not verified.

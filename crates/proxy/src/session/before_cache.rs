@@ -44,6 +44,10 @@ impl Session {
             return Some(Reply::Now(response));
         }
         if self.shared.controls_access {
+            // A purge by GET, before the cache is asked for a page of that name.
+            if self.shared.purged_by_get(request).is_some() {
+                return self.purge_reply(self.shared.engine.id_of(found), request, now);
+            }
             return self.in_context(found, request, now);
         }
         None

@@ -341,28 +341,44 @@ impl Session {
         request: &Request<'_>,
         now: Time,
     ) -> Reply {
-        let later = |wanted| {
-            Reply::Deferred(DeferredRequest {
-                wanted,
-                route,
-                grant: None,
-                change: None,
-                head: self.copied(request),
-                began: now,
-            })
-        };
-        let through = self.peer.through();
-        let answer = match self.shared.requested_purge(request, through, now) {
-            Some(Ok(purge)) => return later(DeferredSource::Purge(purge)),
-            Some(Err(refused)) => Some(refused),
-            None => last_hop::answer(request, now)
-                .or_else(|| self.denied_prefetch(plan.route_index(), request, now))
-                .or_else(|| self.beyond_rate(plan.route_index(), RateOf::Misses, request, now)),
-        };
-        match answer {
-            Some(response) => Reply::Now(response),
-            None => later(DeferredSource::Forward(ForwardSource::Origin(plan))),
+        if let Some(reply) = self.purge_reply(route, request, now) {
+            return reply;
         }
+        let answer = last_hop::answer(request, now)
+            .or_else(|| self.denied_prefetch(plan.route_index(), request, now))
+            .or_else(|| self.beyond_rate(plan.route_index(), RateOf::Misses, request, now));
+        if let Some(response) = answer {
+            return Reply::Now(response);
+        }
+        let wanted = DeferredSource::Forward(ForwardSource::Origin(plan));
+        self.defer(wanted, route, request, now)
+    }
+
+    /// Returns the reply to a purge; `None` if the request is not one.
+    fn purge_reply(&self, route: RouteId, request: &Request<'_>, now: Time) -> Option<Reply> {
+        let through = self.peer.through();
+        let purge = self.shared.requested_purge(request, through, now)?;
+        Some(match purge {
+            Ok(purge) => self.defer(DeferredSource::Purge(purge), route, request, now),
+            Err(refused) => Reply::Now(refused),
+        })
+    }
+
+    fn defer(
+        &self,
+        wanted: DeferredSource,
+        route: RouteId,
+        request: &Request<'_>,
+        now: Time,
+    ) -> Reply {
+        Reply::Deferred(DeferredRequest {
+            wanted,
+            route,
+            grant: None,
+            change: None,
+            head: self.copied(request),
+            began: now,
+        })
     }
 
     /// Reports that a limit of HTTP/2 was exceeded.

@@ -105,14 +105,8 @@ impl Session {
             question: Box::new(self.question(context, &request, credentials, client)),
             fingerprint,
         };
-        Some(Reply::Deferred(DeferredRequest {
-            route: self.shared.engine.id_of(found),
-            wanted: DeferredSource::Forward(ForwardSource::Context(Box::new(pending))),
-            grant: None,
-            change: None,
-            head: self.copied(&request),
-            began: now,
-        }))
+        let source = DeferredSource::Forward(ForwardSource::Context(Box::new(pending)));
+        Some(self.defer(source, self.shared.engine.id_of(found), &request, now))
     }
 
     fn context_credentials(

@@ -106,7 +106,7 @@ pub(crate) struct Shared {
     pub(crate) pseudonym: Arc<Pseudonym>,
     pub(crate) connection_limits: Arc<ConnectionLimits>,
     pub(crate) pinned: PinnedBytes,
-    /// Some routes do not admit every client.
+    /// Some routes do not admit every client, or a URL is a purge.
     pub(crate) controls_access: bool,
     /// Verifier of users' passwords.
     pub(crate) passwords: Arc<PasswordVerifier>,
@@ -416,10 +416,11 @@ impl Lasting {
             pseudonym: self.pseudonym,
             connection_limits: self.connection_limits,
             pinned: self.pinned,
-            controls_access: config
-                .routes
-                .iter()
-                .any(|route| route.controls_access() || route.user_context.is_some()),
+            controls_access: config.purge_path.is_some()
+                || config
+                    .routes
+                    .iter()
+                    .any(|route| route.controls_access() || route.user_context.is_some()),
             passwords: self.passwords,
             authentication: self.authentication,
             decisions: self.decisions,

@@ -92,6 +92,13 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
              that the request came through must be listed too.",
         )
         .sets(set_purge_from),
+    optional("purge_path", Text("PATH"), "/purge")
+        .help("Path under which GET is a purge, as for nginx-helper of WordPress")
+        .more(
+            "`GET /purge/news/` purges `/news/` of the same host: this URL alone, and only for the \
+             addresses in `purge_from`; others get 403. Such requests never reach the origin.",
+        )
+        .sets(|c, v, m| m.put(&mut c.purge_path, v.parse(parse_purge_path))),
     opt("maintenance_allow", List("CIDR"), "[]")
         .example(r#"["192.0.2.0/24"]"#)
         .help("Addresses that are served as usual in maintenance mode")
@@ -208,6 +215,16 @@ fn set_purge_from(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
     let what = "`purge_from` contains addresses of strangers: any visitor can purge, and cause a fetch of every page";
     let remedy = "list the addresses of your application";
     config.purge_from = read_own_blocks(value, mistakes, what, remedy);
+}
+
+fn parse_purge_path(text: &str) -> Result<Option<String>, String> {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"*?#\\%".contains(&byte);
+    if text.len() > 1 && text.starts_with('/') && !text.ends_with('/') && text.bytes().all(is_plain)
+    {
+        Ok(Some(text.to_owned()))
+    } else {
+        Err("write a path without a slash at its end, such as \"/purge\"".to_owned())
+    }
 }
 
 fn set_maintenance_page(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {

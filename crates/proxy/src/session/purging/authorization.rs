@@ -39,9 +39,7 @@ pub(super) fn check(
         return Err(Unauthorized::Peer(request.address.to_owned()));
     }
     let fields = request.fields;
-    let lines = fields
-        .iter()
-        .filter(|(name, _)| is_address(FieldName::of(name)));
+    let lines = fields.iter().filter(|(name, _)| names_client(name));
     let members = lines.flat_map(|(_, line)| line.split(|&b| b == b','));
     // Split without regard to quotes, so that quoted addresses are checked too.
     let pairs = fields
@@ -59,6 +57,12 @@ pub(super) fn check(
         }
     }
     Ok(())
+}
+
+/// Returns `true` for fields with the address of a client, also those of programs that fetch a URL for a stranger, as
+/// WordPress does for a pingback (`X-Pingback-Forwarded-For`).
+fn names_client(name: &[u8]) -> bool {
+    is_address(FieldName::of(name)) || name.to_ascii_lowercase().ends_with(b"-forwarded-for")
 }
 
 /// Returns the value of a `for` pair (RFC 7239 §5.2).
@@ -122,6 +126,7 @@ mod tests {
         check("X-Real-IP: 6.6.6.6\r\n", false);
         check("CF-Connecting-IP: 6.6.6.6\r\n", false);
         check("X_Client_IP: 6.6.6.6\r\n", false);
+        check("X-Pingback-Forwarded-For: 6.6.6.6\r\n", false);
         check("X-Cluster-Client-IP: 6.6.6.6\r\n", false);
         check("Fastly-Client-IP: 10.0.0.2\r\n", true);
         check("Via: 1.1 cdn\r\n", false);

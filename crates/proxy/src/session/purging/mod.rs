@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use http::Method;
 use microcache_engine::cache::{Purged, Scope, Strength};
 use microcache_engine::{Engine, Request, Response};
 use microcache_policy::Time;
@@ -29,7 +30,16 @@ const MOST_NAMES: usize = 16;
 impl Shared {
     /// Returns `true` if `purge_from` allows purges and the request is one: it is then never forwarded.
     pub(super) fn takes_for_purge(&self, request: &Request<'_>) -> bool {
-        !self.purge_from.is_empty() && request::is_purge(request.method)
+        !self.purge_from.is_empty()
+            && (request::is_purge(request.method) || self.purged_by_get(request).is_some())
+    }
+
+    /// Returns the target that a request below `purge_path` purges, such as `/news/` of `GET /purge/news/`.
+    pub(super) fn purged_by_get<'a>(&self, request: &Request<'a>) -> Option<&'a [u8]> {
+        let path = self.config.purge_path.as_ref()?;
+        let target = request.target.strip_prefix(path.as_bytes())?;
+        let is_read = matches!(*request.method, Method::GET | Method::HEAD);
+        (is_read && target.starts_with(b"/")).then_some(target)
     }
 
     /// Returns the purge that a request asks for, or the response to an unauthorized or malformed one; `None` if it is
@@ -59,7 +69,10 @@ impl Shared {
         }
         let scopes_of_url =
             |host: &[u8], target: &[u8]| self.engine.scopes_of_url(request.scheme, host, target);
-        let read = request::read(request, scopes_of_url);
+        let read = match self.purged_by_get(request) {
+            Some(target) => Ok(request::one_url(request, target, scopes_of_url)),
+            None => request::read(request, scopes_of_url),
+        };
         Some(
             read.map(|named| AuthorizedPurge { named })
                 .map_err(|refusal| pages::not_purged(400, &refusal.to_string(), now)),

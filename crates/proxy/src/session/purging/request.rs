@@ -76,6 +76,18 @@ pub(super) fn is_purge(method: &Method) -> bool {
     )
 }
 
+/// Returns the scopes of one URL on the host of the request: all that a GET purges. Applications fetch URLs that
+/// strangers name (pingbacks, embedded pages), so that a GET has neither patterns nor tags.
+pub(super) fn one_url(
+    request: &Request<'_>,
+    target: &[u8],
+    scopes_of_url: impl Fn(&[u8], &[u8]) -> Vec<Scope>,
+) -> Vec<(Scope, Strength)> {
+    let host = normal_host(request.scheme, request.host);
+    let scopes = scopes_of_url(&host, target).into_iter();
+    scopes.map(|scope| (scope, Strength::Hard)).collect()
+}
+
 /// Parses the scopes of a purge: tags, or without any, URLs. Fails as a whole if any part is not understood;
 /// nothing is guessed.
 pub(super) fn read(
@@ -233,7 +245,9 @@ fn urls(request: &Request<'_>) -> Result<UrlMatch, PurgeRequestError> {
     if let Some((field, value)) = field {
         return pattern::urls(value, b"").ok_or_else(|| refused(field, value, PATH));
     }
-    if request.method.as_str() == "PURGEALL" {
+    // `nginx-helper` of WordPress names everything so.
+    let is_all = request.method.as_str() == "PURGE" && request.target == b"/purgeall";
+    if is_all || request.method.as_str() == "PURGEALL" {
         return Ok(UrlMatch::All);
     }
     let method = request.fields.get("x-purge-method").unwrap_or_default();
@@ -324,6 +338,7 @@ mod tests {
         check("BAN /a", "", &["url own.example/a"]);
         check("PURGE /a/*", "", &["prefix own.example/a/"]);
         check("PURGEALL /a", "", &["host own.example"]);
+        check("PURGE /purgeall", "", &["host own.example"]);
         check(
             "PURGE /a",
             "X-Purge-Method: default\r\n",
