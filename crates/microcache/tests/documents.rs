@@ -23,10 +23,11 @@ const BESIDE: [&str; 6] = [
 ];
 
 /// What `check` warns of in a configuration of a document, which says beside it where that is right.
-const WARNED_OF: [(&str, &str); 3] = [
+const WARNED_OF: [(&str, &str); 4] = [
     ("docs/operations.md", "`*` ignores a cookie"),
     ("docs/edge.md", "woocommerce_"),
     ("docs/guides/wordpress.md", "ignores a cookie"),
+    ("docs/guides/django.md", "csrftoken"),
 ];
 
 fn root() -> PathBuf {
@@ -189,7 +190,7 @@ fn every_flag_is_one() {
 }
 
 /// What the program does beside serving.
-const JOBS: [&str; 17] = [
+const JOBS: [&str; 18] = [
     "bench",
     "check",
     "completions",
@@ -207,6 +208,7 @@ const JOBS: [&str; 17] = [
     "stats",
     "top",
     "upgrade",
+    "warm",
 ];
 
 /// The flags in this help.
