@@ -48,7 +48,7 @@ impl QueryContent {
 
     /// Adds the fields that say what it means.
     pub(crate) fn add_fields(&self, fields: &mut FieldsBuf) {
-        for (name, value) in self.meaning.fields().iter() {
+        for (name, value) in self.meaning.fields() {
             fields.push(name, value);
         }
     }
@@ -165,10 +165,10 @@ mod tests {
     #[test]
     fn one_network_cannot_take_all_room() {
         let budget = Arc::new(ContentBudget::default());
-        let hold = |network| budget.hold(Network::from_bits(network), MAX_CONTENT);
-        let held: Vec<_> = std::iter::from_fn(|| hold(1)).collect();
+        let take = |network| budget.hold(Network::from_bits(network), MAX_CONTENT);
+        let held: Vec<_> = std::iter::from_fn(|| take(1)).collect();
         assert_eq!(held.len() as u64, MAX_HELD_OF_ONE / MAX_CONTENT);
-        let others: Vec<_> = (2..).map_while(hold).collect();
+        let others: Vec<_> = (2..).map_while(take).collect();
         let all = (held.len() + others.len()) as u64;
         assert_eq!(all, MAX_HELD / MAX_CONTENT);
         drop((held, others));

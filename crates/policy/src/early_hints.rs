@@ -86,8 +86,8 @@ mod tests {
     use super::*;
     use crate::testing::fields;
 
-    fn hints(lines: &str) -> Vec<String> {
-        let page = fields(lines);
+    fn hints(page: &str) -> Vec<String> {
+        let page = fields(page);
         let hints = early_hints(page.fields(), b"shop.example");
         let links = hints.fields();
         links

@@ -137,6 +137,13 @@ mod tests {
         }
     }
 
+    fn with_query(query: Query) -> Rules {
+        with_key(KeyRules {
+            query,
+            ..KeyRules::default()
+        })
+    }
+
     fn with_request(request: RequestRules) -> Rules {
         Rules {
             request,
@@ -227,14 +234,8 @@ mod tests {
                 cookies: names(&["theme"]),
                 ..KeyRules::default()
             }),
-            with_key(KeyRules {
-                query: Query::Except(Patterns::from_iter(["theme"])),
-                ..KeyRules::default()
-            }),
-            with_key(KeyRules {
-                query: Query::Only(Patterns::from_iter(["theme"])),
-                ..KeyRules::default()
-            }),
+            with_query(Query::Except(Patterns::from_iter(["theme"]))),
+            with_query(Query::Only(Patterns::from_iter(["theme"]))),
             with_key(KeyRules {
                 query: Query::Only(Patterns::from_iter(["theme"])),
                 whole_query: true,

@@ -27,11 +27,14 @@ pub(crate) struct QueryNotes {
     has_any: AtomicBool,
     /// The time of the last purge of a single url with a query, in milliseconds.
     last_purge: AtomicU64,
-    shards: Box<[Mutex<Box<[Option<QueryNote>]>>]>,
+    shards: Box<[Mutex<NoteTable>]>,
     /// The last one learnt: most sites have only one.
     latest: Mutex<Option<Arc<NoVarySearch>>>,
     hasher: RandomState,
 }
+
+/// The slots of a shard; none before its first note.
+type NoteTable = Box<[Option<QueryNote>]>;
 
 #[derive(Clone, Debug)]
 struct QueryNote {

@@ -251,18 +251,13 @@ mod tests {
     fn a_profile_that_is_not_offered_is_an_error_that_lists_those_that_are() {
         let check = |offered: &[&'static str]| check_profile("shortlived", offered.iter().copied());
         assert!(check(&["classic", "shortlived"]).is_ok());
-        let failed = check(&["tlsserver", "classic"]).err().expect("not offered");
+        let failed = check(&["tlsserver", "classic"]).expect_err("not offered");
         assert!(
             failed.why.ends_with("it offers classic, tlsserver"),
             "{}",
             failed.why
         );
-        assert!(
-            check(&[])
-                .err()
-                .expect("none")
-                .why
-                .ends_with("it offers none")
-        );
+        let failed = check(&[]).expect_err("none is offered");
+        assert!(failed.why.ends_with("it offers none"));
     }
 }

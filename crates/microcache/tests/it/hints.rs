@@ -93,8 +93,8 @@ fn hints(proxy: &Proxy, target: &str, fields: &[(&str, &str)]) -> Vec<String> {
     let answer = client.answer(stream);
     assert_eq!(answer.status(), 200, "{answer:?}");
     let is_hint = |head: &&Vec<(String, String)>| head[0].1 == "103";
-    let lines = answer.heads.iter().filter(is_hint).flatten();
-    let links = lines.filter(|(name, _)| name == "link");
+    let all = answer.heads.iter().filter(is_hint).flatten();
+    let links = all.filter(|(name, _)| name == "link");
     links.map(|(_, value)| value.clone()).collect()
 }
 

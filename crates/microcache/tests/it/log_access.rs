@@ -661,15 +661,16 @@ fn the_last_of_many_routes_stays_out_of_the_log() {
     let folder = Folder::new();
     let path = folder.path().join("access.log").display().to_string();
     let origin = Origin::start();
-    let routes: String = (0..ROUTES)
+    let routes: Vec<_> = (0..ROUTES)
         .map(|number| {
             let is_logged = number < ROUTES - 1;
             format!("[[routes]]\nname = \"r{number}\"\nmatch = {{ path = \"/{number}\" }}\naccess_log = {is_logged}\n")
         })
         .collect();
     let mut proxy = Proxy::with_config(&format!(
-        "origin = {:?}\naccess_log = {path:?}\n{routes}",
-        origin.url()
+        "origin = {:?}\naccess_log = {path:?}\n{}",
+        origin.url(),
+        routes.concat()
     ));
     let targets = [ROUTES - 1, ROUTES - 2, 0].map(|number| format!("/{number}"));
     for target in &targets {

@@ -49,7 +49,8 @@ impl Operator {
 
     pub(crate) fn post(&self, target: &str, body: &Value) -> Value {
         let response = self.ask("POST", target, Some(&body.to_string()));
-        assert_eq!(response.status, 200, "{body}: {}", response.text());
+        let is_accepted = [200, 202].contains(&response.status);
+        assert!(is_accepted, "{body}: {}", response.text());
         serde_json::from_str(&response.text()).expect("JSON")
     }
 

@@ -289,9 +289,7 @@ ignore_cookies = []
     origin
         .on("/nonce")
         .reply(Reply::ok(&[json], "{\"nonce\":\"own\"}"));
-    origin
-        .on("/sent")
-        .reply(Reply::ok(&[HTML], "sent").read_body());
+    origin.on("/sent").reply(Reply::ok(&[HTML], "sent"));
     let url = format!("http://{}/shop", proxy.address());
     let Some(_browser) = Browser::open(&url, &[], "a page that is completed in the browser") else {
         return;
@@ -301,7 +299,8 @@ ignore_cookies = []
     origin.wait_for("/told?nonce=own", 1);
     for nth in 1..=2 {
         let sent = origin.wait_for("/sent", nth);
-        assert_eq!(sent.body(), b"words=a&_token=visitors");
+        let body = String::from_utf8(sent.body()).expect("text");
+        assert_eq!(body, "words=a&_token=visitors", "{nth}");
         assert_eq!(sent.field("cookie"), Some("session=own"));
     }
     // The first response began the session, and the second one belongs to it.

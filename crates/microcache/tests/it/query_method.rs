@@ -1,7 +1,7 @@
 //! QUERY over both protocols, beside a client that never finishes its content.
 
 use crate::support::http2::{self, DATA, END_STREAM, Http2};
-use crate::support::{Origin, Proxy, Reply};
+use crate::support::{Origin, Proxy, Reply, Seen};
 
 fn query(content: &str) -> String {
     let length = content.len();
@@ -14,10 +14,12 @@ fn query(content: &str) -> String {
 fn equal_content_is_answered_from_the_cache_over_both_protocols() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--max-concurrent", "1", "--ttl", "100s"]);
-    origin.on("/q").answer(|seen| {
-        let said = [&b"found "[..], &seen.body()].concat();
-        Reply::ok(&["Accept-Query: \"text/x\""], &said)
-    });
+    let found = |content| Reply::ok(&["Accept-Query: \"text/x\""], format!("found {content}"));
+    let script = origin.on("/q");
+    script
+        .reply(found("select 1"))
+        .reply(found("select 2"))
+        .reply(found("select 3"));
     let mut stalled = proxy.connect();
     stalled.send(&query("select 1")[..85]);
     let first = proxy.request(query("select 1"));
@@ -40,5 +42,6 @@ fn equal_content_is_answered_from_the_cache_over_both_protocols() {
     // The rest of the content arrives after all.
     stalled.send(&query("select 1")[85..]);
     stalled.response().assert_hit();
-    assert_eq!(origin.count("/q"), 3);
+    let asked: Vec<_> = origin.seen("/q").iter().map(Seen::body).collect();
+    assert_eq!(asked, [b"select 1", b"select 2", b"select 3"]);
 }

@@ -470,7 +470,7 @@ fn a_cache_in_front_knows_what_is_stale() {
     ] {
         let origin = Origin::start();
         let gate = Gate::default();
-        let page = |body: &str| Reply::ok(lifetime, body.to_owned());
+        let page = |body: &str| Reply::ok(lifetime, body);
         origin
             .on("/")
             .reply(page("old"))

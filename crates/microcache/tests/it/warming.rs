@@ -66,6 +66,7 @@ fn the_first_visitor_of_a_warmed_page_gets_a_hit() {
     let schema = &description["components"]["schemas"]["WarmJob"];
     check_schema(&description, schema, &job, "job");
     assert_eq!((&job["state"], &job["fresh"]), (&"done".into(), &2.into()));
+    origin.on("/none.xml").reply(Reply::new(404).body("none"));
     let (code, text) = run(admin, &["warm", "--sitemap", "http://example.com/none.xml"]);
     assert_eq!(code, Some(1));
     assert!(

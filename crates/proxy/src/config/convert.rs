@@ -587,13 +587,12 @@ impl<'a> Draft<'a> {
                 index: route.index.clone(),
                 precompressed: route.precompressed,
             };
-            route.route.goes_to = match application {
-                Some(upstream) => GoesTo::FilesFirst(root, upstream),
-                None => {
-                    // No application is asked for them.
-                    route.route.rules.prefetch = Prefetch::All;
-                    GoesTo::Files(root)
-                }
+            route.route.goes_to = if let Some(upstream) = application {
+                GoesTo::FilesFirst(root, upstream)
+            } else {
+                // No application is asked for them.
+                route.route.rules.prefetch = Prefetch::All;
+                GoesTo::Files(root)
             };
         }
     }

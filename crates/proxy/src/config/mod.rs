@@ -101,7 +101,7 @@ pub use raw::Plain;
 pub use redirect::Redirect;
 pub use redirect_list::RedirectList;
 pub use rewrite::Rewrite;
-pub use route::{GoesTo, Route, Watching};
+pub use route::{EarlyHints, GoesTo, Route, Watching};
 pub(crate) use route_index::RouteIndex;
 pub use settings::{OptionSource, Setting, Settings};
 pub use source::{Source, SourceError};

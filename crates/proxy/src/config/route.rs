@@ -59,7 +59,7 @@ pub struct Route {
     /// Pages in place of error responses.
     pub error_pages: ErrorPages,
     /// Navigations that wait get the links of the stored page first.
-    pub early_hints: bool,
+    pub early_hints: EarlyHints,
     /// Lifetimes for browsers.
     pub browser: BrowserCache,
     /// The composition of pages.
@@ -86,6 +86,22 @@ pub struct Route {
     pub name: String,
     /// Its requests are in the access log.
     pub access_log: bool,
+}
+
+/// The links that a navigation gets while its response is awaited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EarlyHints {
+    /// None but those of the origin.
+    #[default]
+    Off,
+    /// Those of the page as stored for visitors without credentials.
+    Stored,
+}
+
+impl From<bool> for EarlyHints {
+    fn from(is_on: bool) -> Self {
+        if is_on { Self::Stored } else { Self::Off }
+    }
 }
 
 /// The change notifications of pages.
@@ -138,7 +154,7 @@ impl Route {
             response_headers: Vec::new(),
             x_accel: Vec::new(),
             error_pages: ErrorPages::default(),
-            early_hints: false,
+            early_hints: EarlyHints::default(),
             browser: BrowserCache::default(),
             edge: EdgeSettings::default(),
             bypass: Vec::new(),

@@ -1131,6 +1131,7 @@ fn every_example_and_default_is_read_by_its_option() {
             }
             (.., true, _) => "push = \"/live/\"",
             (.., true) => "mercure_publisher_key_file = \"a\"",
+            _ if about.name == "purge_path" => "purge_from = \"127.0.0.1\"",
             _ if about.name == "client_certificate" => "tls = \"a.pem\"\nclient_ca = \"a.pem\"",
             _ => "",
         };

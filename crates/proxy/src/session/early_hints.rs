@@ -8,11 +8,12 @@ use microcache_policy::early_hints::early_hints;
 use microcache_policy::known_name::names;
 
 use super::Session;
+use crate::config::EarlyHints;
 
 impl Session {
     /// Sends the links of the stored page to a navigation. Browsers heed them over HTTP/2 only.
     pub(super) fn send_hints(&self, route: usize, request: &Request<'_>, interims: &Interims) {
-        if !self.shared.config.routes[route].early_hints
+        if self.shared.config.routes[route].early_hints == EarlyHints::Off
             || *request.method != Method::GET
             || request.fields.value(names::SEC_FETCH_MODE) != Some(b"navigate")
         {

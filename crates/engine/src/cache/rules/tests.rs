@@ -209,7 +209,7 @@ fn languages() -> VaryNames {
 fn a_page_with_too_many_tags_is_covered_by_every_tag() {
     let key = key_of(Scheme::Http, "a.example", "/x");
     let long = "x".repeat(1025);
-    let named = |names: &[&str]| {
+    let numbers_of = |names: &[&str]| {
         let tags = names
             .iter()
             .map(|name| Tag::new(TagKind::Tag, name.as_bytes()));
@@ -217,10 +217,10 @@ fn a_page_with_too_many_tags_is_covered_by_every_tag() {
     };
     let names: Vec<_> = (0..4097).map(|number| number.to_string()).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    assert!(!named(&names[1..]).are_every(), "4,096 are kept");
-    assert!(!named(&[&names[1..], &names[1..]].concat()).are_every());
-    assert!(!named(&[&long[1..]]).are_every());
-    for tags in [named(&names), named(&["a", &long])] {
+    assert!(!numbers_of(&names[1..]).are_every(), "4,096 are kept");
+    assert!(!numbers_of(&[&names[1..], &names[1..]].concat()).are_every());
+    assert!(!numbers_of(&[&long[1..]]).are_every());
+    for tags in [numbers_of(&names), numbers_of(&["a", &long])] {
         let key = Key::clone(&key);
         let page = Page { key, tags };
         for (scope, is_covered) in [
@@ -247,7 +247,7 @@ fn a_page_with_too_many_tags_is_covered_by_every_tag() {
         let host = Scope::Host(text(&number.to_string()));
         rules.add(rule(2 + number, host, Strength::Hard), NOW, NOWHERE);
     }
-    let tags = named(&names);
+    let tags = numbers_of(&names);
     assert!(Page { key, tags }.is_covered(&rules));
 }
 

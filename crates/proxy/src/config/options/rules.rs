@@ -14,7 +14,7 @@ use super::super::mistake::{Mistake, Mistakes};
 use super::super::option::Form::{Duration, List, Number, Size, Switch, Table, Text};
 use super::super::option::{Opt, opt, optional};
 use super::super::raw::Value;
-use super::super::route::Watching;
+use super::super::route::{EarlyHints, Watching};
 use super::LIFETIME;
 use super::key::KEY;
 use super::names::{field_name, field_pattern, name_pattern};
@@ -214,7 +214,7 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
              with `preload`, `modulepreload` or `preconnect`, at most 1 KiB, from the page as stored for visitors \
              without credentials. See [early hints](early-hints.md).",
         )
-        .sets(|r, v, m| m.put(&mut r.route.early_hints, v.switch())),
+        .sets(|r, v, m| m.put(&mut r.route.early_hints, v.switch().map(EarlyHints::from))),
     opt("watch", Text("off|stored|refresh"), "off")
         .example("refresh")
         .help("Change notifications for pages: `refresh`, `stored` or `off`")

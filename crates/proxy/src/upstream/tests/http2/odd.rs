@@ -395,11 +395,11 @@ async fn a_head_that_is_too_large_is_refused_and_others_go_on() {
     assert_eq!(peer.request().await, 1);
     let other = spawn(&group, request(Method::GET, "/other"));
     assert_eq!(peer.request().await, 3);
-    // A field of 4 KB enters the table (RFC 7541 §6.2.1), and is named sixty times by a byte.
+    // A field of 4 KB enters the table (RFC 7541 §6.2.1), and is named eighty times by a byte.
     let mut large = block(&[(":status", "200")]);
     large.extend([0x40, 1, b'a', 0x7f, 0xa1, 0x1e]);
     large.extend([b'x'; 4000]);
-    large.extend([0xbe; 60]);
+    large.extend([0xbe; 80]);
     peer.send(HEADERS, END_HEADERS | END_STREAM, 1, &large)
         .await;
     assert_eq!(came(outgoing).await, Err(OriginError::Malformed(RULES)));
