@@ -660,7 +660,7 @@ pub(crate) fn facts_of(request: &Request<'_>, rules: &Rules) -> RequestFacts {
 /// The key of a request for this kind of representation, under these rules.
 #[inline]
 pub(crate) fn key_as(accept: AcceptClass, request: &Request<'_>, rules: &Rules) -> KeyBuf {
-    let key = key::build_for(
+    let mut key = key::build_for(
         accept,
         request.scheme,
         request.host,
@@ -669,12 +669,15 @@ pub(crate) fn key_as(accept: AcceptClass, request: &Request<'_>, rules: &Rules) 
         request.is_trusted,
         rules,
     );
-    with_content(key, request)
+    if let Some(content) = request.content {
+        add_content(&mut key, content);
+    }
+    key
 }
 
 /// The key of a request under these rules.
 pub(crate) fn key_of(request: &Request<'_>, rules: &Rules) -> KeyBuf {
-    let key = key::build(
+    let mut key = key::build(
         request.scheme,
         request.host,
         request.target,
@@ -682,17 +685,17 @@ pub(crate) fn key_of(request: &Request<'_>, rules: &Rules) -> KeyBuf {
         request.is_trusted,
         rules,
     );
-    with_content(key, request)
+    if let Some(content) = request.content {
+        add_content(&mut key, content);
+    }
+    key
 }
 
 /// Adds the content of a QUERY to the key of its url. No other part of a key is as short and begins so.
-#[inline]
-fn with_content(mut key: KeyBuf, request: &Request<'_>) -> KeyBuf {
-    if let Some(content) = request.content {
-        key.push(b'Q');
-        key.extend_from_slice(content);
-    }
-    key
+#[cold]
+fn add_content(key: &mut KeyBuf, content: &[u8]) {
+    key.push(b'Q');
+    key.extend_from_slice(content);
 }
 
 /// A request during a lookup, with the facts read so far.
