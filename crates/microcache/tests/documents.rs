@@ -525,13 +525,16 @@ fn every_option_that_is_named_is_one() {
 /// Tiers, as `Cache-Status` names them.
 const TIERS: [&str; 3] = ["disk", "memcached", "redis"];
 
+/// The rows below this head of a table.
+fn table_of<'a>(text: &'a str, head: &str) -> &'a str {
+    let (_, table) = text.split_once(head).expect("there is a table");
+    table.split("\n\n").next().expect("it has an end")
+}
+
 #[test]
 fn every_detail_of_cache_status_is_explained() {
     let rules = read("docs/caching-rules.md");
-    let (_, table) = rules
-        .split_once("| `detail` | why |")
-        .expect("there is a table");
-    let table = table.split("\n\n").next().expect("it has an end");
+    let table = table_of(&rules, "| `detail` | why |");
     let explained: BTreeSet<&str> = between(table, "\n| `", "` |").collect();
     let details = Detail::ALL.iter().map(|detail| detail.as_str());
     assert_eq!(explained, details.chain(TIERS).collect());
@@ -540,10 +543,7 @@ fn every_detail_of_cache_status_is_explained() {
 #[test]
 fn every_tracking_parameter_is_documented() {
     let rules = read("docs/caching-rules.md");
-    let (_, table) = rules
-        .split_once("| product | parameters |")
-        .expect("there is a table");
-    let table = table.split("\n\n").next().expect("it has an end");
+    let table = table_of(&rules, "| product | parameters |");
     let documented: BTreeSet<&str> = table.split('`').skip(1).step_by(2).collect();
     assert_eq!(documented, TRACKING_PARAMETERS.iter().copied().collect());
 }
