@@ -7,7 +7,7 @@ use tokio::time::{sleep, timeout};
 
 /// Longest time that anything may take before a test fails. Far longer than anything should take on a busy machine, and
 /// shorter than the minute after which the proxy gives up an origin.
-pub const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(50);
 
 const PAUSE: Duration = Duration::from_millis(5);
 

@@ -252,6 +252,7 @@ fn chromium_agrees_on_it_by_tls() {
         "--dump-dom",
         &url,
     ];
+    let _turn = browser_turn();
     let Some(output) = run("chromium", &arguments) else {
         return;
     };

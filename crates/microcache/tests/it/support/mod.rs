@@ -16,7 +16,7 @@ mod tls;
 pub(crate) mod websocket;
 mod wire;
 
-pub(crate) use browser::Browser;
+pub(crate) use browser::{Browser, browser_turn};
 pub(crate) use client::{Client, Response};
 pub(crate) use date::{asctime, http_date, rfc850_date};
 pub(crate) use events::Events;
