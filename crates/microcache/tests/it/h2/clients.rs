@@ -4,7 +4,7 @@ use std::io::Read;
 use std::process::{Command, Output, Stdio};
 
 use super::{FRESH, start};
-use crate::support::{CertificateFile, Origin, Proxy, Reply, left_out};
+use crate::support::{CertificateFile, Origin, Proxy, Reply, browser_turn, left_out};
 
 /// What the program says, or nothing if it is not there.
 fn run(program: &str, arguments: &[&str]) -> Option<Output> {
