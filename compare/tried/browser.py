@@ -116,7 +116,7 @@ class Browser:
 
     def once(self, method, path, body, fields):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
-        cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items() if path.startswith(self.paths[name]))
+        cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items() if path.startswith(self.paths.get(name, "/")))
         try:
             connection.request(method, path.replace(" ", "%20"), body, {**({"Cookie": cookies} if cookies else {}), **fields})
             response = connection.getresponse()
