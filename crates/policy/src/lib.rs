@@ -138,7 +138,8 @@ pub use targeted::SURROGATE_CONTROL;
 pub use time::{Millis, Time, Times};
 pub use trace::{Span, TraceParent, is_trace_field, trace_parent, trace_travels};
 pub use trust::{
-    FieldForwarding, field_forwarding, is_address, only_from_trusted_peers, says_https,
+    FieldForwarding, field_forwarding, is_address, is_believed, only_from_trusted_peers,
+    says_https, visitor_used_tls,
 };
 pub use validate::{
     HeadUpdate, Refreshed, add_validators, head_update, is_conditional_field,

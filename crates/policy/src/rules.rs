@@ -133,6 +133,11 @@ impl Rules {
             set_cookie: SetCookie::Store,
             reload: Reload::Honour,
             obeys_client: true,
+            request: RequestRules {
+                // The program itself.
+                trusted_fields: ["*"].into_iter().collect(),
+                ..RequestRules::default()
+            },
             ..Self::default()
         }
     }
@@ -221,6 +226,8 @@ pub struct RequestRules {
     pub removed_fields: FieldPatterns,
     /// Fields that are forwarded for every client although only trusted peers may send them. They are part of the key.
     pub kept_fields: FieldPatterns,
+    /// Fields that trusted peers set themselves, beside the usual ones: [`is_believed`](crate::is_believed).
+    pub trusted_fields: FieldPatterns,
     /// Further fields that a shared fetch sends, without being part of the key.
     pub forwarded_fields: FieldPatterns,
     /// Fields that authentication sets for one client, as [`RequestRules::grant`] adds them.

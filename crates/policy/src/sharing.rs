@@ -67,6 +67,10 @@ fn of_sharing(rules: &Rules) -> Vec<u8> {
     if !request.forwarded_fields.is_empty() {
         push_names(&mut out, request.forwarded_fields.written());
     }
+    if !request.trusted_fields.is_empty() {
+        out.extend(b"trusted");
+        push_names(&mut out, request.trusted_fields.written());
+    }
     if !request.granted_fields.is_empty() {
         out.extend(b"granted");
         push_names(&mut out, request.granted_fields.written());
@@ -220,6 +224,10 @@ mod tests {
             }),
             with_request(RequestRules {
                 kept_fields: ["theme"].into_iter().collect(),
+                ..RequestRules::default()
+            }),
+            with_request(RequestRules {
+                trusted_fields: ["theme"].into_iter().collect(),
                 ..RequestRules::default()
             }),
             with_request(RequestRules {

@@ -4,6 +4,7 @@ use crate::field_name::{FieldName, NameList};
 use crate::fields::{Fields, split_list};
 use crate::hop::is_hop_by_hop;
 use crate::known_name::names;
+use crate::patterns::FieldPatterns;
 use crate::rules::RequestRules;
 
 /// The treatment of a field line.
@@ -14,7 +15,7 @@ pub enum FieldForwarding {
     /// Not forwarded.
     Removed,
     /// Replaced by a line of the proxy, with the peer's address or the host of the request. It includes the value of a
-    /// trusted peer.
+    /// trusted peer that [`is_believed`].
     Rewritten,
 }
 
@@ -35,8 +36,8 @@ pub fn field_forwarding(
         FieldForwarding::Removed
     } else if is_rewritten(name) {
         FieldForwarding::Rewritten
-    } else if !is_trusted
-        && only_from_trusted_peers(name)
+    } else if only_from_trusted_peers(name)
+        && !(is_trusted && is_believed(name, &rules.trusted_fields))
         && !rules.kept_fields.matches(name.text())
     {
         FieldForwarding::Removed
@@ -59,6 +60,15 @@ const REWRITTEN: NameList = NameList::new(&[
     "x-forwarded-proto",
 ]);
 
+/// Returns true if a trusted peer's value of a field that only such peers may send counts: that of the three fields that
+/// every proxy sets, and of those that the operator names. Proxies pass on all others as their clients wrote them.
+pub fn is_believed(name: FieldName<'_>, trusted_fields: &FieldPatterns) -> bool {
+    SET_BY_PROXIES.has(name) || trusted_fields.matches(name.text())
+}
+
+const SET_BY_PROXIES: NameList =
+    NameList::new(&["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"]);
+
 /// The lines that influence the origin's response and are accepted only from trusted peers, or from any client where
 /// the route keeps them. They are part of the key, except addresses, which differ for every client.
 pub(crate) fn believed<'a>(
@@ -68,7 +78,8 @@ pub(crate) fn believed<'a>(
 ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
     let counts = move |name: FieldName<'_>| {
         only_from_trusted_peers(name)
-            && (is_trusted || rules.kept_fields.matches(name.text()) && !is_rewritten(name))
+            && (is_trusted && is_believed(name, &rules.trusted_fields)
+                || rules.kept_fields.matches(name.text()) && !is_rewritten(name))
             && !rules.removed_fields.matches(name.text())
             && !rules.is_granted(name.text())
             && !is_address(name)
@@ -183,9 +194,20 @@ const ADDRESSES: NameList = NameList::new(&[
     "x-remote-ip",
 ]);
 
-/// Returns true if a request's forwarding fields say that the visitor used TLS. Only valid from a trusted proxy.
+/// Returns true if `X-Forwarded-Proto` says that the visitor used TLS. Only valid from a trusted proxy.
 pub fn says_https(request: Fields<'_>) -> bool {
-    let is_https = |value: &[u8]| value.trim_ascii().eq_ignore_ascii_case(b"https");
+    let mut members = request
+        .values(names::X_FORWARDED_PROTO)
+        .flat_map(split_list);
+    members.any(is_https)
+}
+
+fn is_https(value: &[u8]) -> bool {
+    value.trim_ascii().eq_ignore_ascii_case(b"https")
+}
+
+/// Returns true if a trusted proxy says that the visitor used TLS, in a field that [`is_believed`].
+pub fn visitor_used_tls(request: Fields<'_>, trusted_fields: &FieldPatterns) -> bool {
     let proto = |pair: &[u8]| {
         let (name, value) = pair.split_at(memchr::memchr(b'=', pair).unwrap_or(pair.len()));
         let value = value.strip_prefix(b"=").unwrap_or_default();
@@ -193,9 +215,10 @@ pub fn says_https(request: Fields<'_>) -> bool {
         name.trim_ascii().eq_ignore_ascii_case(b"proto")
             && is_https(value.strip_suffix(b"\"").unwrap_or(value))
     };
-    let members = |name| request.values(name).flat_map(split_list);
-    members(names::X_FORWARDED_PROTO).any(is_https)
-        || members(names::FORWARDED).any(|element| element.split(|&b| b == b';').any(proto))
+    let mut elements = request.values(names::FORWARDED).flat_map(split_list);
+    says_https(request)
+        || trusted_fields.matches(b"forwarded")
+            && elements.any(|element| element.split(|&b| b == b';').any(proto))
 }
 
 #[cfg(test)]
@@ -209,6 +232,7 @@ mod tests {
         rules.removed_fields.push("X-Spy-*");
         rules.removed_fields.push("host");
         rules.kept_fields.push("api_key");
+        rules.trusted_fields.push("x-forwarded-p*");
         for (name, stranger, trusted) in [
             (
                 "Accept",
@@ -235,15 +259,11 @@ mod tests {
                 FieldForwarding::Removed,
                 FieldForwarding::Forwarded,
             ),
-            (
-                "Proxy",
-                FieldForwarding::Removed,
-                FieldForwarding::Forwarded,
-            ),
+            ("Proxy", FieldForwarding::Removed, FieldForwarding::Removed),
             (
                 "x_spy_1",
                 FieldForwarding::Removed,
-                FieldForwarding::Forwarded,
+                FieldForwarding::Removed,
             ),
             (
                 "x-SPY-1",
@@ -280,10 +300,12 @@ mod tests {
         let mut rules = RequestRules::default();
         rules.kept_fields.push("api_key");
         rules.kept_fields.push("x-forwarded-*");
+        rules.trusted_fields.push("x_lang");
+        rules.trusted_fields.push("x-*-ip");
         rules.removed_fields.push("x-forwarded-port");
         let request = fields(
             "Accept: a\nX-Forwarded-Proto: https\nX-Real-IP: 1\nx_real_ip: 2\nX-Client-IP: 3\n\
-             X-Forwarded-Port: 4\napi_key: 5\nX_Lang: 6",
+             X-Forwarded-Port: 4\napi_key: 5\nX_Lang: 6\nX-Original-URL: 7\nForwarded: proto=https",
         );
         let names = |is_trusted| -> Vec<_> {
             believed(request.fields(), is_trusted, &rules)

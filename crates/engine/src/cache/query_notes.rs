@@ -21,7 +21,7 @@ const SHARDS: usize = 64;
 /// The time, in milliseconds, that a note counts after a response has last stated it: an application may cease to.
 const COUNTS_FOR: Millis = 3_600_000;
 
-/// What the responses of paths have stated. Only responses that were stored for all teach anything.
+/// The `No-Vary-Search` of paths, as stated by responses that were stored for all clients.
 #[derive(Debug)]
 pub(crate) struct QueryNotes {
     has_any: AtomicBool,

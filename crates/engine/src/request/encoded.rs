@@ -11,7 +11,7 @@ use microcache_policy::compression::{
 use microcache_policy::dictionaries::{self, note_dictionary};
 use microcache_policy::{
     Coding, Compress, DictionaryCoding, FieldsBuf, Handling, NotCompressed, OriginView, Rules,
-    Scheme, SentCoding, Time, VaryNames,
+    Scheme, SentCoding, Time, VaryNames, visitor_used_tls,
 };
 use microcache_store::{
     BodyEncodings, EncodingMethod, EncodingTask, Hit, ResponseEncodings, Stored,
@@ -181,7 +181,9 @@ impl Engine {
         }
         let preferred = compress.dictionary_coding();
         let available = dictionaries::available(look.request.fields, preferred);
-        let Some((wanted, coding)) = available.filter(|_| is_secure(look.request)) else {
+        let Some((wanted, coding)) =
+            available.filter(|_| is_secure(look.request, self.rules(look.route)))
+        else {
             return;
         };
         choice.compares = Some(coding);
@@ -320,14 +322,13 @@ pub(crate) fn with_encodings_of(
 
 /// Returns true if the client may use dictionaries: it uses TLS, as far as is known, or connects
 /// from this machine (RFC 9842 §9.1, W3C Secure Contexts §3.1).
-fn is_secure(request: &Request<'_>) -> bool {
-    let is_https = |value: &[u8]| value.eq_ignore_ascii_case(b"https");
+fn is_secure(request: &Request<'_>, rules: &Rules) -> bool {
     let is_loopback = || {
         let address = request.address.parse::<IpAddr>();
         address.is_ok_and(|address| address.is_loopback())
     };
     request.scheme == Scheme::Https
-        || request.is_trusted && request.fields.members("x-forwarded-proto").any(is_https)
+        || request.is_trusted && visitor_used_tls(request.fields, &rules.request.trusted_fields)
         || !request.is_trusted && is_loopback()
 }
 

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use http::Method;
 use microcache_policy::key::normal_host;
-use microcache_policy::{AcceptClass, Fields, KeyBuf, Scheme, invalidate, says_https, tags};
+use microcache_policy::{AcceptClass, Fields, KeyBuf, Scheme, invalidate, tags, visitor_used_tls};
 
 use crate::cache::Scope;
 use crate::message::Request;
-use crate::request::route::Clients;
+use crate::request::route::{Clients, Route};
 use crate::request::serve::{Engine, key_as, scope_of};
 
 impl Engine {
@@ -62,7 +62,9 @@ impl Engine {
         let mut keys = self.keys_of_get(request, request.target);
         let schemes = [request.scheme, Scheme::Https];
         // A TLS terminator's requests came by https, and applications build urls with it.
-        let came_by = if request.is_trusted && says_https(request.fields) {
+        let says_tls =
+            |route: &Route| visitor_used_tls(request.fields, &route.rules.request.trusted_fields);
+        let came_by = if request.is_trusted && self.routes_of_url(request).any(says_tls) {
             &schemes[..]
         } else {
             &schemes[..1]

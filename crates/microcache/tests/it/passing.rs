@@ -621,13 +621,26 @@ fn trusted_proxies_may_set_forwarding_fields() {
     assert_eq!(seen.head.all("x-forwarded-host"), ["shop.example"]);
     let forwarded = seen.head.all("forwarded").join(", ");
     assert!(
+        forwarded.starts_with("for=203.0.113.7, for=127.0.0.1;") && forwarded.ends_with("=https"),
+        "{forwarded}"
+    );
+    let flags = [
+        "--trusted-proxies",
+        "127.0.0.1",
+        "--trusted-headers",
+        "Forwarded",
+    ];
+    let extending = Proxy::start(&origin, &flags);
+    extending.get_with("/", &fields).assert_is(200, "x");
+    let forwarded = origin.seen("/")[1].head.all("forwarded").join(", ");
+    assert!(
         forwarded.starts_with("for=203.0.113.7;proto=https;host=shop.example, "),
         "{forwarded}"
     );
     let wary = Proxy::start(&origin, &["--trusted-proxies", "10.0.0.0/8"]);
     wary.get_with("/", &fields);
     assert_eq!(
-        origin.seen("/")[1].head.all("x-forwarded-for"),
+        origin.seen("/")[2].head.all("x-forwarded-for"),
         ["127.0.0.1"]
     );
 }

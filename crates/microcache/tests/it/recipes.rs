@@ -165,38 +165,35 @@ fn no_documented_configuration_shares_personal_pages() {
 #[test]
 fn what_visitors_say_of_themselves_ends_behind_a_proxy_or_cdn() {
     let mut seen = 0;
-    for guide in ["guides/proxies.md", "guides/cdn.md"] {
-        let of_guide = |recipe: &Recipe| recipe.place.contains(guide);
-        let removes = |recipe: &Recipe| recipe.text.contains("\nremove_headers = [");
-        for recipe in recipes()
-            .into_iter()
-            .filter(|one| of_guide(one) && removes(one))
-        {
-            seen += 1;
-            let origin = Origin::start();
-            origin
-                .on(ANY)
-                .answer(|request| Reply::ok(&[], format!("{:?}", request.head)));
-            let mut text = recipe.text.replace("ORIGIN", &origin.url());
-            if !text.contains("\ntrusted_proxies") {
-                text.insert_str(0, "trusted_proxies = [\"127.0.0.1\"]\n");
-            }
-            let proxy = Proxy::with_config(&text);
-            let said = SAID_BY_VISITORS.split_whitespace();
-            let mut fields: Vec<_> = said.map(|name| format!("{name}: MARK")).collect();
-            fields.push("X-Origin-Verify: choose-a-long-secret".to_owned());
-            fields.push("X-Forwarded-For: 192.0.2.7".to_owned());
-            let fields: Vec<_> = fields.iter().map(String::as_str).collect();
-            for cookie in ["Cookie: session=1", "Cookie: _ga=1"] {
-                let response = proxy.get_from(PROXY, "/p", &[&fields[..], &[cookie]].concat());
-                assert_eq!(response.status, 200, "{}", response.text());
-                let given = response.text();
-                assert!(!given.contains("MARK"), "{}: {given}", recipe.place);
-                assert!(given.contains("192.0.2.7"), "{}: {given}", recipe.place);
-            }
+    // The CDN's addresses are in another file.
+    let is_behind = |recipe: &Recipe| {
+        recipe.text.contains("\ntrusted_proxies") || recipe.place.contains("guides/cdn.md")
+    };
+    for recipe in recipes().into_iter().filter(is_behind) {
+        seen += 1;
+        let origin = Origin::start();
+        origin
+            .on(ANY)
+            .answer(|request| Reply::ok(&[], format!("{:?}", request.head)));
+        let mut text = recipe.text.replace("ORIGIN", &origin.url());
+        if !text.contains("\ntrusted_proxies") {
+            text.insert_str(0, "trusted_proxies = [\"127.0.0.1\"]\n");
+        }
+        let proxy = Proxy::with_config(&text);
+        let said = SAID_BY_VISITORS.split_whitespace();
+        let mut fields: Vec<_> = said.map(|name| format!("{name}: MARK")).collect();
+        fields.push("X-Origin-Verify: choose-a-long-secret".to_owned());
+        fields.push("X-Forwarded-For: 192.0.2.7".to_owned());
+        let fields: Vec<_> = fields.iter().map(String::as_str).collect();
+        for cookie in ["Cookie: session=1", "Cookie: _ga=1"] {
+            let response = proxy.get_from(PROXY, "/p", &[&fields[..], &[cookie]].concat());
+            assert_eq!(response.status, 200, "{}", response.text());
+            let given = response.text();
+            assert!(!given.contains("MARK"), "{}: {given}", recipe.place);
+            assert!(given.contains("192.0.2.7"), "{}: {given}", recipe.place);
         }
     }
-    assert_eq!(seen, 2);
+    assert!(seen > 8, "{seen}");
 }
 
 /// The first configuration of a guide before an origin of ours.

@@ -460,7 +460,12 @@ fn rule_5_a_field_with_an_underscore_does_not_choose_anothers_page() {
 #[test]
 fn rule_5_a_trusted_proxys_word_is_passed_on_and_keyed() {
     let origin = Origin::start();
-    let proxy = Proxy::start(&origin, &["--trusted-proxies", "127.0.0.1"]);
+    let listed = "X-Scheme,X-Remote-User,X_Lang,True-Client-IP";
+    let trusts = ["--trusted-proxies", "127.0.0.1"];
+    let proxy = Proxy::start(
+        &origin,
+        &[&trusts[..], &["--trusted-headers", listed]].concat(),
+    );
     origin.on("/").answer(|request| {
         let said = |name| request.field(name).unwrap_or("-");
         Reply::ok(
@@ -489,6 +494,11 @@ fn rule_5_a_trusted_proxys_word_is_passed_on_and_keyed() {
     proxy
         .get_with("/", &["True-Client-IP: 5.6.7.8"])
         .assert_hit();
+    // A visitor may have said what the operator does not list.
+    let wary = Proxy::start(&origin, &trusts);
+    for field in ["X-Scheme: https", "X-Remote-User: alice", "X_Lang: de"] {
+        wary.get_with("/", &[field]).assert_is(200, "- - -");
+    }
 }
 
 #[test]

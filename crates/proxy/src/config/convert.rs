@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use microcache_policy::Rules;
+use microcache_policy::patterns::FieldPatterns;
 use microcache_policy::rules::{Prefetch, Query};
 use microcache_policy::url_template::UrlTemplate;
 
@@ -154,6 +155,7 @@ impl<'a> Draft<'a> {
                 limits: Limits::default(),
                 timeouts: ClientTimeouts::default(),
                 trusted_proxies: Vec::new(),
+                trusted_headers: FieldPatterns::default(),
                 proxy_protocol: Vec::new(),
                 purge_from: Vec::new(),
                 purge_path: None,
@@ -244,6 +246,7 @@ impl<'a> Draft<'a> {
         }
         self.check_max_object(&self.route, table, mistakes);
         self.check_purge_path(table, mistakes);
+        self.check_trusted_headers(table, mistakes);
         check_removed(&self.route, table, mistakes);
         check_authentication(table, mistakes);
         let has_authorities = self.config.tls.client_ca.is_some();
@@ -260,6 +263,17 @@ impl<'a> Draft<'a> {
         {
             let what = "`purge_path` has no effect without `purge_from`";
             let remedy = "add purge_from = [\"127.0.0.1\"], the address of the application";
+            mistakes.note(Mistake::new(&value.place, what).remedy(remedy));
+        }
+    }
+
+    /// Notes that no peer is trusted.
+    fn check_trusted_headers(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
+        if let Some(value) = table.get("trusted_headers")
+            && self.config.trusted_proxies.is_empty()
+        {
+            let what = "`trusted_headers` has no effect without `trusted_proxies`";
+            let remedy = "add trusted_proxies = [\"127.0.0.1\"], the address of your proxy";
             mistakes.note(Mistake::new(&value.place, what).remedy(remedy));
         }
     }
@@ -418,11 +432,17 @@ impl<'a> Draft<'a> {
                 .clone_from(&self.route.route.forward_auth);
         }
         self.config.routes.splice(0..0, own);
-        let routes = self.config.routes.iter_mut();
-        routes.for_each(|route| {
+        let Config {
+            routes,
+            trusted_headers,
+            ..
+        } = &mut self.config;
+        for route in routes {
+            let rules = &mut route.rules.request;
+            rules.trusted_fields.clone_from(trusted_headers);
             route.settle_authentication();
             route.settle_user_context(mistakes);
-        });
+        }
     }
 
     /// Notes redirects that lead back to themselves.

@@ -67,6 +67,7 @@ use std::time::Duration;
 
 use microcache_policy::Millis;
 use microcache_policy::field_edits::FieldEdits;
+use microcache_policy::patterns::FieldPatterns;
 use microcache_store::memcached::{PageKey, ServerAddress};
 
 use crate::upstream::settings::GroupSettings;
@@ -143,6 +144,8 @@ pub struct Config {
     pub timeouts: ClientTimeouts,
     /// Peers whose `X-Forwarded-*` and `Forwarded` are trusted.
     pub trusted_proxies: Vec<Cidr>,
+    /// Fields that these set themselves, beside the usual ones.
+    pub trusted_headers: FieldPatterns,
     /// Peers that must use the PROXY protocol; no other may.
     pub proxy_protocol: Vec<Cidr>,
     /// Addresses that may send `PURGE` and `BAN`; none if it is empty.

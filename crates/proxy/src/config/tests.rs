@@ -1131,6 +1131,7 @@ fn every_example_and_default_is_read_by_its_option() {
             }
             (.., true, _) => "push = \"/live/\"",
             (.., true) => "mercure_publisher_key_file = \"a\"",
+            _ if about.name == "trusted_headers" => "trusted_proxies = \"127.0.0.1\"",
             _ if about.name == "purge_path" => "purge_from = \"127.0.0.1\"",
             _ if about.name == "client_certificate" => "tls = \"a.pem\"\nclient_ca = \"a.pem\"",
             _ => "",
@@ -1257,6 +1258,13 @@ fn options_without_effect_are_refused() {
         ("keep_headers = \"*\"", "list the fields"),
         ("keep_headers = \"Accept\"", "it is forwarded anyway"),
         ("keep_headers = \"X-Forwarded-For\"", "trusted_proxies"),
+        (
+            "trusted_headers = \"X-Real-IP\"",
+            "without `trusted_proxies`",
+        ),
+        ("trusted_headers = \"*\"", "list the fields"),
+        ("trusted_headers = \"X-Forwarded-Host\"", "anyway"),
+        ("trusted_headers = \"Accept\"", "is forwarded"),
         ("keep_headers = \"Connection\"", "Microcache writes it"),
         (
             "key = { headers = \"*\" }",

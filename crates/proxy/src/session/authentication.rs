@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use microcache_engine::{BoxFuture, ForwardedRequest, NoResponse, Request, Response, RouteMatch};
 use microcache_policy::known_name::names;
-use microcache_policy::{FieldBlock, FieldsBuf, Network, Scheme, Time, says_https};
+use microcache_policy::{FieldBlock, FieldsBuf, Network, Scheme, Time, visitor_used_tls};
 use tokio::time::timeout;
 
 use super::pending_access::{AccessCheck, PendingAccess};
@@ -83,7 +83,9 @@ impl Session {
             return Reply::Now(pages::authentication_unavailable(now));
         };
         let (fields, trusted) = (request.fields, &self.shared.trusted_proxies);
-        let is_https = request.scheme == Scheme::Https || request.is_trusted && says_https(fields);
+        let trusted_fields = &self.shared.config.trusted_headers;
+        let is_https = request.scheme == Scheme::Https
+            || request.is_trusted && visitor_used_tls(fields, trusted_fields);
         let scheme = if is_https {
             Scheme::Https
         } else {

@@ -50,7 +50,7 @@ use microcache_engine::{
 };
 use microcache_policy::edge::EdgeMode;
 use microcache_policy::field_template::TemplateValues;
-use microcache_policy::{Fields, RequestRules, Rules, Scheme, Span, Time, says_https};
+use microcache_policy::{Fields, RequestRules, Rules, Scheme, Span, Time, visitor_used_tls};
 
 use crate::config::RateOf;
 use crate::forward_auth::Grant;
@@ -275,8 +275,9 @@ impl Session {
             host if host == self.shared.default_host.as_bytes() => &b""[..],
             host => host,
         };
-        let came_by_tls =
-            request.scheme == Scheme::Https || request.is_trusted && says_https(request.fields);
+        let trusted_fields = &self.shared.config.trusted_headers;
+        let came_by_tls = request.scheme == Scheme::Https
+            || request.is_trusted && visitor_used_tls(request.fields, trusted_fields);
         // Purges of applications are accepted without TLS.
         let stays = came_by_tls || self.shared.takes_for_purge(request);
         (!stays).then(|| pages::elsewhere(host, request.target, port, now))

@@ -3,6 +3,7 @@
 //! A reload builds another one, and a connection takes it up between two requests: one request is never
 //! subject to rules of two configurations.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) push: Option<Arc<Push>>,
     /// Mercure hub, if enabled.
     pub(crate) mercure: Option<Arc<Hub>>,
+    /// The routes by their numbers in metrics.
+    routes_by_id: HashMap<RouteId, RouteOfId>,
     /// Finder of watched pages.
     find_page: FindPage,
     pub(crate) head_limits: HeadLimits,
@@ -202,16 +205,9 @@ impl Shared {
 
     /// Returns the route of a request. `id` is its number in metrics, which the routes beyond the limit of names share.
     pub(crate) fn route(&self, id: RouteId, request: &Request<'_>) -> Option<&config::Route> {
-        let ids = self.engine.route_ids().enumerate();
-        let mut indexes = ids
-            .filter(|(_, known)| *known == id)
-            .map(|(index, _)| index);
-        let first = indexes.next()?;
-        let is_shared = indexes.next().is_some();
-        let index = if is_shared {
-            self.engine.find(request).route
-        } else {
-            first
+        let index = match *self.routes_by_id.get(&id)? {
+            RouteOfId::One(index) => index,
+            RouteOfId::Several => self.engine.find(request).route,
         };
         self.config.routes.get(index)
     }
@@ -385,10 +381,27 @@ struct Lasting {
     generation: u64,
 }
 
+/// The routes with one number in metrics.
+#[derive(Clone, Copy, Debug)]
+enum RouteOfId {
+    /// The route with this index.
+    One(usize),
+    /// Routes beyond the limit of names.
+    Several,
+}
+
 impl Lasting {
     fn with(self, config: Arc<Config>) -> Shared {
         let secure_port = config.tls.secure_port();
+        let mut routes_by_id = HashMap::new();
+        for (index, id) in self.engine.route_ids().enumerate() {
+            let of_id = routes_by_id.entry(id);
+            of_id
+                .and_modify(|of_id| *of_id = RouteOfId::Several)
+                .or_insert(RouteOfId::One(index));
+        }
         Shared {
+            routes_by_id,
             engine: Arc::new(self.engine),
             groups: self.groups,
             routing: self.routing,

@@ -140,13 +140,20 @@ fn location_and_content_location_are_ended_too() {
 #[test]
 fn the_scheme_of_a_visitor_behind_a_trusted_terminator_is_that_of_its_urls() {
     const BY_TLS: &str = "X-Forwarded-Proto: https";
+    const BY_FORWARDED: &str = "Forwarded: for=192.0.2.1;proto=https";
     for (flags, forwarded, ends) in [
         (&["--trusted-proxies", "127.0.0.1"][..], BY_TLS, true),
         (
-            &["--trusted-proxies", "127.0.0.1"],
-            "Forwarded: for=192.0.2.1;proto=https",
+            &[
+                "--trusted-proxies",
+                "127.0.0.1",
+                "--trusted-headers",
+                "Forwarded",
+            ],
+            BY_FORWARDED,
             true,
         ),
+        (&["--trusted-proxies", "127.0.0.1"], BY_FORWARDED, false),
         (
             &["--trusted-proxies", "127.0.0.1"],
             "X-Forwarded-Proto: http",

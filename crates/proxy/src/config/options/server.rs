@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use microcache_policy::patterns::FieldPatterns;
+use microcache_policy::{FieldName, is_believed, only_from_trusted_peers};
+
 use super::super::Config;
 use super::super::cidr::Cidr;
 use super::super::error_pages::ErrorPage;
@@ -11,6 +14,7 @@ use super::super::mistake::{Mistake, Mistakes};
 use super::super::option::Form::{Duration, List, Number, Size, Switch, Text};
 use super::super::option::{Opt, opt, optional};
 use super::super::raw::Value;
+use super::names::field_pattern;
 use super::{DRAIN, LIFETIME, WAIT};
 
 const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 44;
@@ -70,9 +74,25 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
         .sets(|c, v, m| m.put(&mut c.stale_wait, v.millis(&WAIT))),
     opt("trusted_proxies", List("CIDR"), "[]")
         .example(r#"["10.0.0.5", "::1"]"#)
-        .help("Proxies whose X-Forwarded-* and Forwarded headers are trusted")
-        .more("Addresses or CIDR blocks. From every other peer these fields are overwritten.")
+        .help("Proxies whose X-Forwarded-For, -Host and -Proto are trusted")
+        .more(
+            "Addresses or CIDR blocks. From every other peer these fields are overwritten. Others \
+             by which a proxy speaks to an application count only if `trusted_headers` lists them.",
+        )
         .sets(set_trusted_proxies),
+    opt("trusted_headers", List("FIELD"), "[]")
+        .example(r#"["X-Real-IP", "X-Auth-Request-*"]"#)
+        .help("Further header fields that trusted proxies set or remove themselves")
+        .more(
+            "Most proxies pass on `Forwarded`, `X-Real-IP`, `X-Original-URL` and their like as a \
+             visitor wrote them, so list what yours sets in every request. All others of \
+             [these](security.md#the-safe-rules) are removed. A `*` at the end \
+             matches any suffix.",
+        )
+        .sets(|c, v, m| {
+            let names = v.each(m, |item| item.parse(trusted_field));
+            c.trusted_headers = names.into_iter().collect();
+        }),
     opt("proxy_protocol", List("CIDR"), "[]")
         .example(r#"["10.0.0.5"]"#)
         .help("Peers that must use the PROXY protocol, version 1 or 2")
@@ -203,6 +223,20 @@ fn set_trusted_proxies(config: &mut Config, value: &Value, mistakes: &mut Mistak
     let what = "`trusted_proxies` contains addresses of strangers: any client can forge its address, scheme and host";
     let remedy = "list the addresses of your own proxies";
     config.trusted_proxies = read_own_blocks(value, mistakes, what, remedy);
+}
+
+fn trusted_field(text: &str) -> Result<String, String> {
+    let name = field_pattern(text)?;
+    let field = FieldName::of(name.as_bytes());
+    if name == "*" {
+        Err("list the fields that your proxy sets: clients could forge all others".to_owned())
+    } else if is_believed(field, &FieldPatterns::default()) {
+        Err("trusted proxies are believed in this anyway".to_owned())
+    } else if name.ends_with('*') || only_from_trusted_peers(field) {
+        Ok(name)
+    } else {
+        Err("every client's own is forwarded".to_owned())
+    }
 }
 
 fn set_proxy_protocol(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
