@@ -1,6 +1,6 @@
 // The busiest urls and the latest errors: lists of their own, asked for while they are to be seen.
 
-import { bytes, count, id, make, shortened, span, wait } from "./format.js";
+import { bytes, count, id, make, rate, say, share, shortened, span, wait } from "./format.js";
 import { bringLookUp, purge } from "./actions.js";
 import { table } from "./panels.js";
 import { ask } from "./stream.js";
@@ -43,6 +43,30 @@ function showErrors(told) {
   ], told.errors.map((one) => ({ key: [one.kind, one.status, one.reason, one.url, one.upstream].join(" "), ...one })));
 }
 
+function nodeState(node) {
+  if (node.away_seconds !== null) return `no figures for ${span(node.away_seconds)}`;
+  if (node.draining) return "draining";
+  return node.this ? "this node" : "in service";
+}
+
+function showNodes(told) {
+  const error = id("nodes-error");
+  error.hidden = told.last_error === null;
+  say(error, told.last_error === null ? "" : `The other nodes could not be read: ${told.last_error}`);
+  table("nodes", [
+    ["Node", "text", (one) => `${one.name} ${one.pid}`],
+    ["State", "", nodeState],
+    ["Version", "", (one) => one.version],
+    ["Up for", "n", (one) => span(one.uptime_seconds)],
+    ["Requests/s", "n", (one) => rate(one.requests_per_second)],
+    ["Origin/s", "n", (one) => rate(one.origin_per_second)],
+    ["Hit ratio", "n", (one) => share(one.stored, one.requests)],
+    ["Errors", "n", (one) => count(one.errors)],
+    ["Memory", "n", (one) => bytes(one.memory.bytes)],
+    ["Purges to read", "n", (one) => count(one.purges.behind)],
+  ], told.nodes.map((one) => ({ key: one.id, ...one })));
+}
+
 /** Keeps one list fresh while its card is near the screen. */
 class Fresh {
   constructor(card, path, show) {
@@ -75,9 +99,11 @@ class Fresh {
 export function wireLists() {
   const by = () => document.querySelector("input[name=by]:checked").value;
   const top = new Fresh(id("top"), () => `/v1/top?limit=20&by=${by()}`, showTop);
+  const nodes = new Fresh(id("nodes"), () => "/v1/nodes", showNodes);
   const errors = new Fresh(id("errors"), () => "/v1/errors?limit=30", showErrors);
   id("top-by").addEventListener("change", () => top.look(true));
   return () => {
+    nodes.look();
     top.look();
     errors.look();
   };

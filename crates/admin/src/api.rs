@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::interface::Interface;
 use crate::problem::Problem;
 use crate::{
-    access, configuration, dashboard, entries, explain, health, maintenance, metrics, purges,
-    stats, stream, top, warming,
+    access, configuration, dashboard, entries, explain, health, maintenance, metrics, nodes,
+    purges, stats, stream, top, warming,
 };
 
 /// Description of the interface, `openapi.json`.
@@ -25,6 +25,7 @@ pub(crate) fn router(interface: &Arc<Interface>) -> Router {
         .route("/v1/warm", post(warming::start))
         .route("/v1/warm/{id}", get(warming::show).delete(warming::stop))
         .route("/v1/stats", get(stats::stats))
+        .route("/v1/nodes", get(nodes::nodes))
         .route("/v1/top", get(top::urls))
         .route("/v1/errors", get(top::errors))
         .route("/v1/entries", get(entries::entries))

@@ -8,6 +8,7 @@ use microcache_proxy::{Handle, SharedSecret};
 
 use crate::connections::AdminConnections;
 use crate::live::LiveStream;
+use crate::nodes::Nodes;
 use crate::windows::LatencyWindows;
 
 pub(crate) struct Interface {
@@ -19,6 +20,8 @@ pub(crate) struct Interface {
     pub(crate) refused: AtomicU64,
     /// Subscribers to live snapshots.
     pub(crate) live: LiveStream,
+    /// The nodes that share a tier.
+    pub(crate) nodes: Nodes,
     /// Latency windows of the last minutes.
     pub(crate) windows: Mutex<LatencyWindows>,
 }

@@ -17,6 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use microcache_engine::cache::NodeSlot;
 use microcache_proxy::{Handle, SharedSecret};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::net::TcpStream;
@@ -28,6 +29,7 @@ use crate::api;
 use crate::connections::{AdminConnections, IdleSince};
 use crate::interface::Interface;
 use crate::live::{Cut, LiveStream};
+use crate::nodes::{self, Nodes};
 use crate::patient::Patient;
 use crate::stream;
 
@@ -77,6 +79,7 @@ impl Admin {
     pub fn start(self, handle: Handle) -> io::Result<()> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let replaced = handle.clone();
+        let slot = NodeSlot::new();
         let interface = Arc::new(Interface {
             handle,
             token: self.token,
@@ -84,6 +87,7 @@ impl Admin {
             started: Instant::now(),
             refused: AtomicU64::new(0),
             live: LiveStream::default(),
+            nodes: Nodes::new(&slot),
             windows: Mutex::default(),
         });
         let router = api::router(&interface);
@@ -94,6 +98,7 @@ impl Admin {
             .spawn(move || {
                 // Without the permission, the thread keeps the default niceness.
                 let _ = rustix::process::nice(NICENESS);
+                runtime.spawn(nodes::publish(Arc::clone(&interface), slot));
                 runtime.spawn(stream::watch(interface));
                 runtime.block_on(async {
                     // Open connections are served to the end.

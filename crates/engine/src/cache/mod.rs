@@ -38,6 +38,7 @@ mod journal;
 mod logs;
 mod look_up;
 mod marks;
+mod nodes;
 mod popularity;
 mod promote;
 mod purge;
@@ -77,6 +78,7 @@ pub use changes::{
     CacheChange, ChangeKind, MAX_WATCHERS, Notice, Subject, TooManyWatchers, WatchTarget, Watcher,
 };
 pub use fleet::FleetReport;
+pub use nodes::{NodeFigures, NodeSlot};
 pub use popularity::PopularEntry;
 pub use purge::{NotWritten, Purged, RuleProgress};
 pub use rule::{Rule, Scope, Strength, variant_number};

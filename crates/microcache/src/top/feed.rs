@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::figures::Order;
+use super::figures::{ListKind, Order};
 use crate::cli::AdminAddress;
 use crate::operate::client::{Client, RequestError};
 
@@ -28,6 +28,8 @@ pub(super) enum News {
     Urls(Result<Value, String>),
     /// The answer to `GET /v1/errors`.
     Errors(Value),
+    /// The answer to `GET /v1/nodes`.
+    Nodes(Value),
     /// The server cannot be reached.
     Lost(String),
     /// The outcome of a purge.
@@ -38,6 +40,8 @@ pub(super) enum News {
 pub(super) enum Request {
     /// Another order of the URLs.
     Order(Order),
+    /// Another list on the screen.
+    List(ListKind),
     /// The purge of a URL, with all its variants.
     Purge(String),
 }
@@ -78,6 +82,7 @@ struct Poller {
 impl Poller {
     fn run(&self, wanted: &Receiver<Request>) {
         let mut order = Order::Requests;
+        let mut listed = ListKind::Urls;
         self.tell(self.urls(order));
         self.tell_errors();
         let mut next = Instant::now() + PERIOD;
@@ -88,6 +93,10 @@ impl Poller {
                     order = wanted;
                     self.tell(self.urls(order));
                 }
+                Ok(Request::List(wanted)) => {
+                    listed = wanted;
+                    self.tell_nodes(listed);
+                }
                 Ok(Request::Purge(url)) => self.tell(News::Purged(self.purge(&url))),
                 Err(RecvTimeoutError::Timeout) => {
                     next = Instant::now() + PERIOD;
@@ -96,6 +105,7 @@ impl Poller {
                             self.tell(News::Stats(answer));
                             self.tell(self.urls(order));
                             self.tell_errors();
+                            self.tell_nodes(listed);
                         }
                         Err(why) => self.tell(News::Lost(words(why))),
                     }
@@ -118,6 +128,15 @@ impl Poller {
         let limit = [("limit", ERRORS.to_string())];
         if let Ok(answer) = self.client.get("/v1/errors", &limit) {
             self.tell(News::Errors(answer));
+        }
+    }
+
+    /// Publishes the nodes while they are listed: the server reads them from its tier.
+    fn tell_nodes(&self, listed: ListKind) {
+        if listed == ListKind::Nodes
+            && let Ok(answer) = self.client.get("/v1/nodes", &[])
+        {
+            self.tell(News::Nodes(answer));
         }
     }
 

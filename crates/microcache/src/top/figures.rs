@@ -51,6 +51,7 @@ pub(super) enum ListKind {
     Urls,
     Routes,
     Errors,
+    Nodes,
 }
 
 impl ListKind {
@@ -58,7 +59,8 @@ impl ListKind {
         match self {
             Self::Urls => Self::Routes,
             Self::Routes => Self::Errors,
-            Self::Errors => Self::Urls,
+            Self::Errors => Self::Nodes,
+            Self::Nodes => Self::Urls,
         }
     }
 }
@@ -131,6 +133,52 @@ pub(super) fn errors(answer: &Value) -> Vec<Error> {
             url: text(&error["url"]),
         })
         .collect()
+}
+
+/// A line of the list of nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) version: String,
+    /// The node that answers, whether a node ends, and for how many seconds it has been away.
+    pub(super) state: String,
+    pub(super) is_well: bool,
+    pub(super) requests_per_second: f64,
+    pub(super) origin_per_second: f64,
+    /// Stored responses among all since its start, in percent.
+    pub(super) hits: Option<f64>,
+    /// Memory of stored responses, in bytes.
+    pub(super) memory: u64,
+    /// Positions of the log of purges that it has not read yet.
+    pub(super) behind: u64,
+}
+
+/// Reads the nodes of an answer.
+pub(super) fn nodes(answer: &Value) -> Vec<Node> {
+    list(&answer["nodes"]).iter().map(node).collect()
+}
+
+fn node(answer: &Value) -> Node {
+    let text = |name: &str| answer[name].as_str().unwrap_or_default();
+    let rate = |name: &str| answer[name].as_f64().unwrap_or_default();
+    let requests = number(&answer["requests"]);
+    let state = match answer["away_seconds"].as_u64() {
+        Some(seconds) => format!("away {seconds} s"),
+        None if answer["draining"] == true => "draining".to_owned(),
+        None if answer["this"] == true => "this node".to_owned(),
+        None => String::new(),
+    };
+    Node {
+        name: format!("{} {}", text("name"), number(&answer["pid"])),
+        version: text("version").to_owned(),
+        state,
+        is_well: answer["away_seconds"].is_null() && answer["draining"] != true,
+        requests_per_second: rate("requests_per_second"),
+        origin_per_second: rate("origin_per_second"),
+        hits: (requests > 0).then(|| number(&answer["stored"]) as f64 / requests as f64 * 100.0),
+        memory: number(&answer["memory"]["bytes"]),
+        behind: number(&answer["purges"]["behind"]),
+    }
 }
 
 /// Rates per second.

@@ -12,7 +12,8 @@ const LEAP: usize = 10;
 const LONGEST_FILTER: usize = 200;
 
 /// The keys that the last line of the screen has no room for.
-const KEYS: &str = "u urls  r routes  e errors  j k PgUp PgDn Home End select  Del purge  Esc quit";
+const KEYS: &str =
+    "u urls  r routes  e errors  n nodes  j k PgUp PgDn Home End  Del purge  Esc quit";
 
 /// The action that follows a key.
 pub(super) enum Action {
@@ -44,10 +45,11 @@ fn look(screen: &mut Screen, key: KeyCode) -> Action {
         KeyCode::Esc => screen.filter.clear(),
         KeyCode::Char('?') => screen.message = Some(KEYS.to_owned()),
         KeyCode::Char('/') => screen.mode = Mode::Filter,
-        KeyCode::Tab => screen.list(screen.listed.next()),
-        KeyCode::Char('u') => screen.list(ListKind::Urls),
-        KeyCode::Char('r') => screen.list(ListKind::Routes),
-        KeyCode::Char('e') => screen.list(ListKind::Errors),
+        KeyCode::Tab => return list(screen, screen.listed.next()),
+        KeyCode::Char('u') => return list(screen, ListKind::Urls),
+        KeyCode::Char('r') => return list(screen, ListKind::Routes),
+        KeyCode::Char('e') => return list(screen, ListKind::Errors),
+        KeyCode::Char('n') => return list(screen, ListKind::Nodes),
         KeyCode::Char('s') if screen.listed == ListKind::Urls => {
             return sort(screen, screen.order.next());
         }
@@ -66,6 +68,11 @@ fn look(screen: &mut Screen, key: KeyCode) -> Action {
     }
     screen.stay_in_the_list();
     Action::Nothing
+}
+
+fn list(screen: &mut Screen, listed: ListKind) -> Action {
+    screen.list(listed);
+    Action::Send(Request::List(listed))
 }
 
 fn sort(screen: &mut Screen, order: Order) -> Action {
@@ -147,7 +154,7 @@ mod tests {
                 Action::Send(Request::Order(order)) => actions.push(format!("order {order:?}")),
                 Action::Quit => actions.push("leave".to_owned()),
                 Action::Interrupt => actions.push("interrupt".to_owned()),
-                Action::Nothing => {}
+                Action::Send(Request::List(_)) | Action::Nothing => {}
             }
         }
         actions
@@ -217,6 +224,7 @@ mod tests {
         for (key, listed) in [
             ("r", ListKind::Routes),
             ("e", ListKind::Errors),
+            ("n", ListKind::Nodes),
             ("u", ListKind::Urls),
         ] {
             assert!(typed(&mut screen, "jj").is_empty());
@@ -227,8 +235,9 @@ mod tests {
         assert_eq!(screen.listed, ListKind::Routes);
         assert!(typed(&mut screen, "s1py").is_empty());
         assert_eq!(screen.mode, Mode::Browse);
-        press(&mut screen, KeyEvent::from(KeyCode::Tab));
-        press(&mut screen, KeyEvent::from(KeyCode::Tab));
+        for _ in 0..3 {
+            press(&mut screen, KeyEvent::from(KeyCode::Tab));
+        }
         assert_eq!(typed(&mut screen, "py"), ["purge http://a/one"]);
     }
 

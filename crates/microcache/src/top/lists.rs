@@ -4,10 +4,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
+use ratatui::style::Style;
 use ratatui::text::Span;
 use ratatui::widgets::{Paragraph, Row, Table, TableState};
 
-use super::figures::{Error, ListKind, Order, Route};
+use super::figures::{Error, ListKind, Node, Order, Route};
 use super::screen::Screen;
 use super::styles::{BAD, MARKED, QUIET, STRONG};
 use crate::operate::render::{duration, size, time};
@@ -18,6 +19,7 @@ pub(super) fn draw(frame: &mut Frame, screen: &Screen, area: Rect) {
         ListKind::Urls => draw_urls(frame, screen, area),
         ListKind::Routes => draw_routes(frame, screen, area),
         ListKind::Errors => draw_errors(frame, screen, area),
+        ListKind::Nodes => draw_nodes(frame, screen, area),
     }
 }
 
@@ -163,6 +165,47 @@ fn row_of_error(error: &Error, now: u64) -> Row<'static> {
         what,
     ])
     .style(if error.count > 1 { BAD } else { STRONG })
+}
+
+/// The columns of nodes after their names, each with its width.
+const OF_NODES: [(&str, u16); 7] = [
+    ("version", 8),
+    ("requests/s", 10),
+    ("origin/s", 8),
+    ("hits", 7),
+    ("memory", 9),
+    ("behind", 6),
+    ("", 10),
+];
+
+fn draw_nodes(frame: &mut Frame, screen: &Screen, area: Rect) {
+    let headings = OF_NODES.map(|(heading, width)| {
+        let width = usize::from(width);
+        Span::styled(format!("{heading:>width$}"), QUIET)
+    });
+    let heading = Row::new(std::iter::once(named(screen, "nodes", "nodes")).chain(headings));
+    let mut widths = vec![Constraint::Fill(1)];
+    widths.extend(OF_NODES.map(|(_, width)| Constraint::Length(width)));
+    let table = Table::new(screen.shown_nodes().map(row_of_node), widths);
+    draw_marked(frame, screen, table.header(heading), area);
+}
+
+fn row_of_node(node: &Node) -> Row<'static> {
+    let hits = node.hits.map(|share| format!("{share:.1} %"));
+    let cells = [
+        node.version.clone(),
+        format!("{:.1}", node.requests_per_second),
+        format!("{:.1}", node.origin_per_second),
+        hits.unwrap_or_else(|| "–".to_owned()),
+        size(node.memory),
+        node.behind.to_string(),
+        node.state.clone(),
+    ];
+    let cells = cells.into_iter().zip(OF_NODES);
+    let cells =
+        cells.map(|(cell, (_, width))| format!("{cell:>width$}", width = usize::from(width)));
+    let row = Row::new(std::iter::once(node.name.clone()).chain(cells));
+    row.style(if node.is_well { Style::new() } else { BAD })
 }
 
 fn draw_marked(frame: &mut Frame, screen: &Screen, table: Table<'_>, area: Rect) {

@@ -6,7 +6,9 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::feed::News;
-use super::figures::{Error, ListKind, Order, Rates, Route, Url, errors, routes, urls};
+use super::figures::{
+    Error, ListKind, Node, Order, Rates, Route, Url, errors, nodes, routes, urls,
+};
 
 /// Seconds in the drawing; no terminal is wider.
 const DRAWN: usize = 512;
@@ -30,6 +32,7 @@ pub(super) struct Screen {
     pub(super) urls: Vec<Url>,
     pub(super) routes: Vec<Route>,
     pub(super) errors: Vec<Error>,
+    pub(super) nodes: Vec<Node>,
     /// The list on the screen.
     pub(super) listed: ListKind,
     /// The reason for a missing list of URLs.
@@ -55,6 +58,7 @@ impl Screen {
             urls: Vec::new(),
             routes: Vec::new(),
             errors: Vec::new(),
+            nodes: Vec::new(),
             listed: ListKind::Urls,
             no_urls: None,
             lost: None,
@@ -78,6 +82,7 @@ impl Screen {
             }
             News::Urls(Err(why)) => self.no_urls = Some(why),
             News::Errors(answer) => self.errors = errors(&answer),
+            News::Nodes(answer) => self.nodes = nodes(&answer),
             News::Lost(why) => self.lost = Some(why),
             News::Purged(what) => self.message = Some(what),
         }
@@ -138,6 +143,12 @@ impl Screen {
         })
     }
 
+    /// The nodes that match the filter.
+    pub(super) fn shown_nodes(&self) -> impl Iterator<Item = &Node> {
+        let matches = |node: &&Node| self.wants(&node.name) || self.wants(&node.version);
+        self.nodes.iter().filter(matches)
+    }
+
     fn wants(&self, text: &str) -> bool {
         text.to_lowercase().contains(&self.filter.to_lowercase())
     }
@@ -151,6 +162,7 @@ impl Screen {
             ListKind::Urls => self.shown().count(),
             ListKind::Routes => self.shown_routes().count(),
             ListKind::Errors => self.shown_errors().count(),
+            ListKind::Nodes => self.shown_nodes().count(),
         };
         let last = count.saturating_sub(1);
         self.marked = self.marked.min(last);

@@ -279,10 +279,11 @@ fn keys(screen: &Screen) -> Paragraph<'_> {
         (Mode::Browse, None) => {
             let keys = match screen.listed {
                 ListKind::Urls => {
-                    "q quit  Tab routes, errors  ↑↓ select  s sort (1-4)  / filter  p purge  ? keys"
+                    "q quit  Tab routes, errors, nodes  s sort (1-4)  / filter  p purge  ? keys"
                 }
-                ListKind::Routes => "q quit  Tab errors, urls  ↑↓ select  / filter  ? keys",
-                ListKind::Errors => "q quit  Tab urls, routes  ↑↓ select  / filter  ? keys",
+                ListKind::Routes => "q quit  Tab errors, nodes, urls  ↑↓ select  / filter  ? keys",
+                ListKind::Errors => "q quit  Tab nodes, urls, routes  ↑↓ select  / filter  ? keys",
+                ListKind::Nodes => "q quit  Tab urls, routes, errors  ↑↓ select  / filter  ? keys",
             };
             Paragraph::new(keys).style(QUIET)
         }

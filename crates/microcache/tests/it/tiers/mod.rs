@@ -10,6 +10,7 @@ mod fleet_purge;
 mod last_copy;
 mod lost;
 mod mounted;
+mod nodes;
 mod pages;
 mod phantom;
 mod purge;
