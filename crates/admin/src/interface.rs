@@ -8,7 +8,7 @@ use microcache_proxy::{Handle, SharedSecret};
 
 use crate::connections::AdminConnections;
 use crate::live::LiveStream;
-use crate::nodes::Nodes;
+use crate::node_list::NodeList;
 use crate::windows::LatencyWindows;
 
 pub(crate) struct Interface {
@@ -21,7 +21,7 @@ pub(crate) struct Interface {
     /// Subscribers to live snapshots.
     pub(crate) live: LiveStream,
     /// The nodes that share a tier.
-    pub(crate) nodes: Nodes,
+    pub(crate) nodes: NodeList,
     /// Latency windows of the last minutes.
     pub(crate) windows: Mutex<LatencyWindows>,
 }

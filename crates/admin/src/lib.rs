@@ -26,6 +26,7 @@ mod live;
 mod maintenance;
 mod mercure;
 mod metrics;
+mod node_list;
 mod nodes;
 mod patient;
 mod problem;

@@ -29,7 +29,8 @@ use crate::api;
 use crate::connections::{AdminConnections, IdleSince};
 use crate::interface::Interface;
 use crate::live::{Cut, LiveStream};
-use crate::nodes::{self, Nodes};
+use crate::node_list::NodeList;
+use crate::nodes;
 use crate::patient::Patient;
 use crate::stream;
 
@@ -87,7 +88,7 @@ impl Admin {
             started: Instant::now(),
             refused: AtomicU64::new(0),
             live: LiveStream::default(),
-            nodes: Nodes::new(&slot),
+            nodes: NodeList::new(&slot),
             windows: Mutex::default(),
         });
         let router = api::router(&interface);
