@@ -161,7 +161,7 @@ lint: tools deny
 	cargo update --manifest-path compare/client-drivers/rust/Cargo.toml --workspace --locked --quiet
 	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c packaging/static/names.c
 	for script in packaging/install packaging/secret packaging/debian/build packaging/image/build packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm; do sh -n $$script || exit 1; done
-	for script in packaging/test packaging/release packaging/release-test packaging/sbom packaging/third-party packaging/kubernetes-test compare/setup-peers compare/hit compare/tls compare/idle compare/memory compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges compare/edge compare/conformance compare/php compare/forms compare/hints packaging/kubernetes-test crates/microcache/benches/process packaging/fresh; do python3 $$script --help >/dev/null || exit 1; done
+	for script in packaging/test packaging/release packaging/release-test packaging/sbom packaging/third-party packaging/kubernetes-test compare/setup-peers compare/hit compare/tls compare/idle compare/memory compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges compare/edge compare/fleet compare/conformance compare/php compare/forms compare/hints packaging/kubernetes-test crates/microcache/benches/process packaging/fresh; do python3 $$script --help >/dev/null || exit 1; done
 
 # What of it goes to crates.io: the caching client and what it stands on, packed and built from the packages. Cargo takes a package of
 # the same version for the same one, so that nothing may be left of the last time.
@@ -195,7 +195,7 @@ peers: tools
 	compare/setup-peers $(ARGS)
 
 # Everything side by side, in about two hours and three quarters: make compare ARGS=--write
-compare: compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push compare-edge
+compare: compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push compare-edge compare-fleet
 
 # A look at everything in two minutes, beside building: few rounds, few peers, and simulated applications.
 compare-quick:
@@ -229,6 +229,9 @@ compare-push:
 
 compare-edge:
 	compare/edge $(ARGS)
+
+compare-fleet:
+	compare/fleet $(ARGS)
 
 # The public tests of caches, in a clone with its dependencies, and h2spec: make compare-conformance ARGS=../cache-tests
 compare-conformance: h2spec

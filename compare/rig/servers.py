@@ -20,6 +20,8 @@ from rig.peers import ROOT
 from rig.process import START_LIMIT_SECONDS, Process
 
 COMPARE = ROOT / "compare"
+# Valkey where there is one: Debian has it from version 13 on.
+REDIS = "valkey-server" if shutil.which("valkey-server") else "redis-server"
 PACKAGES = {"nginx": "nginx-light", "varnishd": "varnish", "haproxy": "haproxy", "wrk": "wrk", "gcc": "gcc libc6-dev"}
 # Before slow applications Apache is one more.
 MICROCACHE_PACKAGES = {**PACKAGES, "apache2": "apache2-bin"}
@@ -306,7 +308,7 @@ VERSIONS = {
     **peers.VERSIONS, "microcache": ["git", "describe", "--always", "--dirty"], "wrk": ["wrk", "-v"], "gcc": ["gcc", "--version"], "rustc": ["rustc", "--version"],
     "siege": ["siege", "--version"], "java": ["java", "-version"], "ab": ["ab", "-V"], "php": ["php", "-v"],
     "pushpin": ["pushpin", "--version"],
-    "mariadb": ["mariadbd", "--version"], "memcached": ["memcached", "-V"],
+    "mariadb": ["mariadbd", "--version"], "memcached": ["memcached", "-V"], "redis": [REDIS, "--version"],
     "h2o": ["h2o", "--version"], "h2load": ["h2load", "--version"], "openssl": ["openssl", "version"]}
 
 
