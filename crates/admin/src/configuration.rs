@@ -100,6 +100,10 @@ fn refused(why: &ReloadError) -> Problem {
             StatusCode::UNPROCESSABLE_ENTITY,
             "correct the file; `microcache check FILE` reports its mistakes",
         ),
+        ReloadError::TierLogin(_) => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "add the new password at the server first, then reload, then remove the old one",
+        ),
         ReloadError::NeedsRestart(_) => (
             StatusCode::UNPROCESSABLE_ENTITY,
             "run `microcache upgrade`, which applies it without losing a request, or undo the change",

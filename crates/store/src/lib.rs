@@ -45,5 +45,6 @@ pub use tier::{
     TierStats, Token, count_in_log, has_read, in_log, log_number, log_of, new_log,
 };
 pub use tiers::{
-    BodySpool, ClaimGuard, FetchClaim, Removal, TierEntry, TierLimits, TierReply, TierReport, Tiers,
+    BodySpool, ClaimGuard, FetchClaim, HeldClaim, Removal, TierEntry, TierLimits, TierReply,
+    TierReport, Tiers,
 };

@@ -150,6 +150,8 @@ pub struct TierStats {
     pub corrupt: u64,
     /// Reasons for restricted service, such as a full disk or an ejected server; one line each.
     pub degraded: Vec<String>,
+    /// Remarks for the operator on servers and their settings, one line each.
+    pub advice: Vec<String>,
     /// Foreign files that were left alone, in one line.
     pub foreign: Option<String>,
 }
@@ -259,6 +261,18 @@ pub trait SharedTier: Tier {
     /// Claims the renewal of a record. The claim lasts until it is used or released, or for `hold`.
     fn claim(&self, id: EntryId, hold: Duration) -> TierFuture<'_, Claim>;
 
+    /// Uses other users and passwords from now on, given with the URLs of the same servers as before. Connections
+    /// that are open go on.
+    fn change_login(&self, _urls: Vec<String>) -> TierFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Waits until a claim ends that was refused, as far as the tier announces that: a wait has to be limited.
+    /// `None` if it does not.
+    fn claim_end(&self, _id: EntryId) -> Option<BoxFuture<'_, ()>> {
+        None
+    }
+
     /// Releases a claim.
     fn release(&self, id: EntryId, token: Token) -> TierFuture<'_, ()>;
 
@@ -308,6 +322,12 @@ pub trait SharedTier: Tier {
         records: Vec<Bytes>,
         beginning: Bytes,
     ) -> TierFuture<'_, ()>;
+
+    /// Waits for new records in a copy of the log, as far as the tier announces them. `None` if it does not: the
+    /// copy then has to be read more often.
+    fn log_news(&self, _copy: usize) -> Option<BoxFuture<'_, ()>> {
+        None
+    }
 
     /// Reads a copy of the log after a position; 0 precedes all. Since the log is bounded, the result may
     /// start later. A missing log is started with `beginning`.

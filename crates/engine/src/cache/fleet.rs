@@ -1,7 +1,7 @@
 //! Purge rules reach every process that shares a tier, through a log that the tier keeps.
 //!
 //! The process that issues a rule appends it to the log; every process reads the log several times
-//! a second. A rule covers every response whose fetch began before its process had read the log up
+//! a second, and at once if the tier announces new records. A rule covers every response whose fetch began before its process had read the log up
 //! to the rule's position, so clocks of other machines do not matter. A process that was away, or
 //! finds a gap in the log, purges everything older than the oldest record.
 //!
@@ -21,7 +21,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use microcache_store::{Epoch, LogPage, SharedTier, TierError, count_in_log, random};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Cache;
 use super::fleet_state::{BEGINNING, MAX_QUEUED, PurgeLogCopy, QueuedRule};
@@ -31,6 +31,10 @@ use super::rules::RulePlaces;
 
 /// The interval between two reads of the log.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The interval if the tier announces new records: an announcement may be lost.
+const LOOK_ANNOUNCED: Duration = Duration::from_millis(500);
+/// The shortest time between two reads for announcements, so that many rules are read together.
+const READ_PAUSE: Duration = Duration::from_millis(50);
 /// Most rules appended in one batch.
 const APPEND_BATCH: usize = 256;
 /// The time a silent copy of the log is waited for if it may hold records that the other one has
@@ -63,11 +67,28 @@ impl Cache {
         let keep = |copy: usize| async move {
             loop {
                 self.step_in_at(copy).await;
-                let news = self.fleet.copies[copy].news.notified();
-                let _ = timeout(LOOK_EVERY, news).await;
+                self.wait_for_news(copy).await;
             }
         };
         join_all((0..self.log_copies()).map(keep)).await;
+    }
+
+    /// Waits until a copy of the log is to be read again.
+    async fn wait_for_news(&self, copy: usize) {
+        let own = self.fleet.copies[copy].news.notified();
+        let announced = self.tiers.log().and_then(|log| log.log_news(copy));
+        let Some(announced) = announced else {
+            let _ = timeout(LOOK_EVERY, own).await;
+            return;
+        };
+        sleep(READ_PAUSE).await;
+        let news = async {
+            tokio::select! {
+                () = own => {}
+                () = announced => {}
+            }
+        };
+        let _ = timeout(LOOK_ANNOUNCED - READ_PAUSE, news).await;
     }
 
     /// Sends the outgoing rules and reads new ones. Failures are retried in the next step.
@@ -215,8 +236,8 @@ impl Cache {
     async fn read_on(&self, log: &dyn SharedTier, copy: usize) -> Result<bool, TierError> {
         loop {
             let after = self.rules.read_through()[copy];
-            let page = log.read_log(copy, after, BEGINNING).await;
-            let page = self.fleet.copies[copy].noted(page)?;
+            let page = log.read_log(copy, after, BEGINNING);
+            let page = self.fleet.copies[copy].awaited(page).await?;
             let (has_more, is_held_up) = (page.has_more, page.is_held_up);
             self.take_in(copy, page);
             if !has_more {

@@ -1,13 +1,15 @@
 //! The state of the log of purge rules that processes share: by copy, what is to be appended and what may be missing.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_store::{LOG_COPIES, TierError};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::logs::LogPlace;
 use super::rules::RulePlaces;
@@ -15,6 +17,9 @@ use super::rules::RulePlaces;
 /// The bound of the outgoing rules. On overflow a gap marker is sent instead; a reader that meets
 /// it cannot know which rules are missing.
 pub(super) const MAX_QUEUED: usize = 4096;
+/// The time after which a missing reply is reported: with [`super::fleet`]'s interval, a process reports within
+/// a second that it is cut off from the log.
+const SILENCE: Duration = Duration::from_millis(500);
 /// The gap marker: records before it may be missing. It is not a rule; a process that does not
 /// recognise it purges everything.
 pub(super) const BEGINNING: Bytes = Bytes::from_static(b"beginning");
@@ -95,6 +100,22 @@ impl PurgeFleet {
 }
 
 impl PurgeLogCopy {
+    /// Waits for a reply, and notes its absence early: a link that swallows packets reports nothing.
+    pub(super) async fn awaited<T>(
+        &self,
+        reply: impl Future<Output = Result<T, TierError>>,
+    ) -> Result<T, TierError> {
+        let mut reply = pin!(reply);
+        let done = match timeout(SILENCE, &mut reply).await {
+            Ok(done) => done,
+            Err(_) => {
+                *self.trouble.lock() = Some(TierError::Timeout);
+                reply.await
+            }
+        };
+        self.noted(done)
+    }
+
     pub(super) fn noted<T>(&self, done: Result<T, TierError>) -> Result<T, TierError> {
         *self.trouble.lock() = done.as_ref().err().cloned();
         done

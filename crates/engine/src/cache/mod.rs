@@ -229,6 +229,14 @@ impl Cache {
         self.tiers.largest()
     }
 
+    /// Uses other users and passwords for the servers of the shared tier from now on.
+    pub async fn change_tier_login(&self, urls: &[String]) -> Result<(), TierError> {
+        match self.tiers.log() {
+            Some(shared) => shared.change_login(urls.to_vec()).await,
+            None => Ok(()),
+        }
+    }
+
     /// Releases the local tier to another process, for a handover.
     pub async fn give_up_local(&self) -> Result<(), TierError> {
         match self.tiers.local() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use microcache_policy::vary::{self, Selection};
 use microcache_policy::{Detail, OriginView, Reuse, Time, on_error, reuse};
 use microcache_store::{ClaimGuard, FetchClaim, Hit, Stored};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::cache::flight::Leader;
 use crate::cache::{TierHit, TierScope, TierSearch};
@@ -85,11 +85,11 @@ impl Engine {
                 FetchClaim::NotNeeded => return TierLookup::Ask(None),
                 FetchClaim::Granted(claimed) => return TierLookup::Ask(Some(claimed)),
                 // The process that holds the claim may still store a response.
-                FetchClaim::HeldElsewhere if Instant::now() >= deadline => {
+                FetchClaim::HeldElsewhere(_) if Instant::now() >= deadline => {
                     return TierLookup::Ask(None);
                 }
-                FetchClaim::HeldElsewhere => {
-                    sleep(pause).await;
+                FetchClaim::HeldElsewhere(held) => {
+                    held.wait(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::operators::Operator;
 use crate::support::{
-    Client, Folder, Gate, Origin, Proxy, Reply, Response, Signal, config_file, eventually, request,
+    Client, Folder, Gate, Origin, Proxy, Reply, Response, Signal, TierKind, TierServer,
+    config_file, eventually, request,
 };
 use crate::tiers::{disk_in, end};
 
@@ -266,6 +267,45 @@ fn a_file_with_mistakes_is_refused_whole_with_all_of_them() {
         "{}",
         response.text()
     );
+}
+
+#[test]
+fn a_password_of_redis_is_changed_without_a_restart() {
+    let user = ["--user", "cache", "on", ">one", "~*", "&*", "+@all"];
+    let redis = TierServer::start_with(TierKind::Redis, &user);
+    let with = |password: &str, more: &str| {
+        let address = format!("redis://cache:{password}@127.0.0.1:{}", redis.port());
+        format!("redis = \"{address}\"\n{more}")
+    };
+    let origin = counting(&["/"]);
+    let server = Server::start(&origin, &with("one", ""));
+    server.proxy.get("/");
+    let problem = server.refused(&with("two", "")).to_string();
+    assert!(
+        problem.contains("invalid username or password"),
+        "{problem}"
+    );
+    let problem = server
+        .refused(&with("two", "redis_timeout = \"1s\"\n"))
+        .to_string();
+    assert!(
+        problem.contains("`redis` cannot be changed by a reload"),
+        "{problem}"
+    );
+    redis.say("ACL SETUSER cache >two");
+    assert_eq!(server.reload(&with("two", "")), ["redis"]);
+    redis.say("ACL SETUSER cache <one");
+    redis.say("CLIENT KILL USER cache");
+    // No purge is lost, neither before nor after.
+    let purges = || json(&server.ask("GET", "/v1/stats"))["purges"].clone();
+    eventually("the log is read again", || {
+        purges()["last_error"].is_null().then_some(())
+    });
+    assert_eq!(
+        (&purges()["lost"], &purges()["unpublished"]),
+        (&json!(0), &json!(0))
+    );
+    server.proxy.get("/").assert_hit();
 }
 
 #[test]

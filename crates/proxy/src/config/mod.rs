@@ -176,6 +176,22 @@ pub struct Config {
     texts: Texts,
 }
 
+impl TierConfig {
+    /// Returns whether a change needs a restart: any but that of users and passwords in Redis.
+    fn needs_restart_for(&self, new: &Self) -> bool {
+        let servers = |urls: &[String]| -> Vec<_> {
+            urls.iter()
+                .map(|url| secrets::without_secrets(url))
+                .collect()
+        };
+        let same_login = Self {
+            redis: self.redis.clone(),
+            ..new.clone()
+        };
+        *self != same_login || servers(&self.redis) != servers(&new.redis)
+    }
+}
+
 /// The configuration of the tiers below memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TierConfig {

@@ -14,6 +14,14 @@ pub(super) fn masked(text: &str) -> String {
     out
 }
 
+/// Returns the text without its secrets.
+pub(super) fn without_secrets(text: &str) -> String {
+    let secrets = secret_in(text);
+    let is_shown = |at: &usize| !secrets.iter().any(|range| range.contains(at));
+    let shown = text.char_indices().filter(|(at, _)| is_shown(at));
+    shown.map(|(_, char)| char).collect()
+}
+
 /// Returns the secrets of one word: the part before an `@`, and passwords among parameters.
 fn secret_in(word: &str) -> Vec<std::ops::Range<usize>> {
     let mut secrets = Vec::new();

@@ -256,7 +256,10 @@ impl Config {
             (self.memory != new.memory, vec!["memory"]),
             (self.admin != new.admin, names(&abouts(ADMIN))),
             (self.logs != new.logs, names(&abouts(LOGS))),
-            (self.tiers != new.tiers, names(&abouts(TIERS))),
+            (
+                self.tiers.needs_restart_for(&new.tiers),
+                names(&abouts(TIERS)),
+            ),
             (
                 self.push.needs_restart_for(&new.push),
                 super::push::PushConfig::fixed(&abouts(PUSH)),

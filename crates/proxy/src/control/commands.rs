@@ -38,6 +38,9 @@ pub enum ReloadError {
     /// A change needs a restart.
     #[error("{0}")]
     NeedsRestart(Report),
+    /// The server of a tier rejects the new password.
+    #[error("{0}")]
+    TierLogin(String),
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Draining,

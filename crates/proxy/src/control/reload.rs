@@ -191,6 +191,11 @@ impl Reloader {
         if let Some(report) = active.config.needs_restart_for(&config) {
             return Err(ReloadError::NeedsRestart(report));
         }
+        if active.config.tiers.redis != config.tiers.redis {
+            let engine = &active.engine;
+            let changed = engine.cache.change_tier_login(&config.tiers.redis).await;
+            changed.map_err(|error| ReloadError::TierLogin(format!("redis: {error}")))?;
+        }
         let warnings = config.warnings.clone();
         let mut changed = active.config.settings.changed_by(&config.settings);
         let is_renewed = active.config.tls.read != config.tls.read;

@@ -75,6 +75,8 @@ pub enum Kind {
     TierDown,
     /// A tier is in service again.
     TierUp,
+    /// A tier's server lacks commands, or has settings that lose records.
+    TierSettings,
     /// A tier found foreign files, and leaves them alone.
     Foreign,
     /// The shared purge log was lost, or could not be read.
@@ -131,6 +133,7 @@ impl Kind {
             Self::Well => "origin-recovered",
             Self::TierDown => "tier-down",
             Self::TierUp => "tier-up",
+            Self::TierSettings => "tier-settings",
             Self::Foreign => "foreign-files",
             Self::LogLost => "purge-log-lost",
             Self::Busy => "upstream-busy",
@@ -161,6 +164,7 @@ impl Kind {
                 tracing::error!(target: TARGET, kind, about, more, "{line}");
             }
             Self::DiskTooSmall
+            | Self::TierSettings
             | Self::WarmStart
             | Self::Foreign
             | Self::LogLost

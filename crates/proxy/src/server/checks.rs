@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use microcache_engine::Engine;
-use microcache_store::TierReport;
+use microcache_store::{TierReport, TierStats};
 use tokio::time::sleep;
 
 use crate::config::units::show_size;
@@ -16,12 +16,19 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(super) async fn keep_checking(engine: &Engine, notices: &Notices) {
     let mut were_degraded = Vec::new();
     let mut was_full = false;
-    let mut foreign = Vec::new();
+    let (mut foreign, mut settings) = (Vec::new(), Vec::new());
     let mut lost = 0;
     loop {
         let reports = engine.cache.tier_reports();
         look_at_tiers(&reports, &mut were_degraded, notices);
-        look_for_foreign(&reports, &mut foreign, notices);
+        let of_foreign = |stats: &TierStats| stats.foreign.clone();
+        look_for((Kind::Foreign, of_foreign), &reports, &mut foreign, notices);
+        look_for(
+            (Kind::TierSettings, advice),
+            &reports,
+            &mut settings,
+            notices,
+        );
         lost = look_at_log(engine, lost, notices);
         let memory = engine.cache.memory_stats();
         let is_full = memory.evicted > 0;
@@ -59,19 +66,27 @@ fn look_at_tiers(reports: &[TierReport], were_degraded: &mut Vec<bool>, notices:
     }
 }
 
-/// Logs foreign files found by the tiers, on every change.
-fn look_for_foreign(reports: &[TierReport], foreign: &mut Vec<Option<String>>, notices: &Notices) {
-    foreign.resize(reports.len(), None);
-    for (report, foreign) in reports.iter().zip(foreign) {
-        let found = &report.stats.foreign;
-        if let Some(line) = found
-            && found != foreign
+/// Logs a remark of each tier, on every change.
+fn look_for(
+    (kind, remark): (Kind, impl Fn(&TierStats) -> Option<String>),
+    reports: &[TierReport],
+    known: &mut Vec<Option<String>>,
+    notices: &Notices,
+) {
+    known.resize(reports.len(), None);
+    for (report, known) in reports.iter().zip(known) {
+        let found = remark(&report.stats);
+        if let Some(line) = &found
+            && found != *known
         {
-            let line = format!("{}: {line}", report.name);
-            notices.say(Kind::Foreign, report.name, line);
+            notices.say(kind, report.name, format!("{}: {line}", report.name));
         }
-        foreign.clone_from(found);
+        *known = found;
     }
+}
+
+fn advice(stats: &TierStats) -> Option<String> {
+    (!stats.advice.is_empty()).then(|| stats.advice.join("; "))
 }
 
 /// Logs when everything was purged because purges may have been missed in the shared log. Returns the number

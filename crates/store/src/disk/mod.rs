@@ -260,6 +260,7 @@ impl Tier for Disk {
                 .filter_map(|pool| pool.health.report())
                 .chain(self.journal.was_damaged().then(|| DAMAGED_JOURNAL.into()))
                 .collect(),
+            advice: Vec::new(),
             foreign: self.files.layout.foreign(),
         }
     }

@@ -5,11 +5,12 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use redis::aio::MultiplexedConnection;
+use parking_lot::RwLock;
+use redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
 use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind,
-    IntoConnectionInfo, ProtocolVersion, RedisError, TlsCertificates,
+    IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError, TlsCertificates,
 };
 use tokio::time::timeout;
 
@@ -89,7 +90,7 @@ impl ConnectError {
         }
     }
 
-    fn late() -> Self {
+    pub(super) fn late() -> Self {
         Self::Unreachable("response timeout".to_owned())
     }
 }
@@ -118,6 +119,8 @@ pub(super) fn one_line(error: &RedisError) -> String {
 #[derive(Clone)]
 pub(super) struct RedisAddress {
     info: ConnectionInfo,
+    /// User and password for connections from now on, common to all servers found by way of this one.
+    login: Arc<RwLock<RedisConnectionInfo>>,
 }
 
 /// Parses the URLs of the settings.
@@ -168,8 +171,9 @@ impl RedisAddress {
             .set_protocol(ProtocolVersion::RESP2)
             .set_skip_set_lib_name();
         let tcp = TcpSettings::default().set_nodelay(true);
+        let login = Arc::new(RwLock::new(user.clone()));
         let info = info.set_redis_settings(user).set_tcp_settings(tcp);
-        Ok(Self { info })
+        Ok(Self { info, login })
     }
 
     /// Returns the address of another server of the same cluster.
@@ -181,8 +185,10 @@ impl RedisAddress {
             } => (*to, *at) = (host, port),
             _ => addr = ConnectionAddr::Tcp(host, port),
         }
-        let info = self.info.clone().set_addr(addr);
-        Self { info }
+        Self {
+            info: self.info.clone().set_addr(addr),
+            login: Arc::clone(&self.login),
+        }
     }
 
     /// Host and port, or the path of a socket.
@@ -198,6 +204,30 @@ impl RedisAddress {
             }
             _ => None,
         }
+    }
+
+    /// Uses the user and password of another address of the same server for connections from now on.
+    pub(super) fn log_in_as(&self, other: &Self) {
+        *self.login.write() = other.login.read().clone();
+    }
+
+    fn client(&self) -> Result<Client, RedisError> {
+        let login = self.login.read().clone();
+        Client::open(self.info.clone().set_redis_settings(login))
+    }
+
+    pub(super) fn database(&self) -> i64 {
+        self.info.redis_settings().db()
+    }
+
+    /// Opens a connection for the messages of these channels.
+    pub(super) async fn subscribe(
+        &self,
+        channels: &[&String],
+    ) -> Result<(PubSubSink, PubSubStream), RedisError> {
+        let mut connection = self.client()?.get_async_pubsub().await?;
+        connection.subscribe(channels).await?;
+        Ok(connection.split())
     }
 
     /// Checks that the host can be resolved.
@@ -232,7 +262,7 @@ impl RedisAddress {
         settings: &RedisSettings,
     ) -> Result<MultiplexedConnection, ConnectError> {
         let connect = async {
-            let client = Client::open(self.info.clone())?;
+            let client = self.client()?;
             let config = AsyncConnectionConfig::new()
                 .set_connection_timeout(None)
                 .set_response_timeout(None)

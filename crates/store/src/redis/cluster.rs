@@ -105,7 +105,7 @@ impl Cluster {
     }
 
     /// Returns the server at `HOST:PORT`, named by a redirection.
-    pub(super) fn migration_target(&self, place: &str) -> Option<Arc<RedisNode>> {
+    pub(super) fn redirected(&self, place: &str) -> Option<Arc<RedisNode>> {
         let (host, port) = place.rsplit_once(':')?;
         let address = self
             .seeds

@@ -78,8 +78,9 @@ impl DedicatedConnection {
     ///
     /// [`NoReply`] if there is none.
     pub async fn request(&self, command: &Cmd, timeout: Duration) -> Result<Value, NoReply> {
-        let reply = self.send(command, Instant::now() + timeout).await;
-        reply.map_err(NoReply::of)
+        let deadline = Instant::now() + timeout;
+        let reply = self.servers.send_following(self.id, command, deadline);
+        reply.await.map_err(NoReply::of)
     }
 
     /// Calls a script, sending its text if the server does not know it, for example after a restart.
@@ -95,24 +96,15 @@ impl DedicatedConnection {
         timeout: Duration,
     ) -> Result<Value, NoReply> {
         let deadline = Instant::now() + timeout;
-        let reply = match self.send(&script.by_hash(keys, arguments), deadline).await {
+        let (servers, by_hash) = (&self.servers, script.by_hash(keys, arguments));
+        let reply = match servers.send_following(self.id, &by_hash, deadline).await {
             Err(fault) if fault.is_unknown_script() => {
-                self.send(&script.by_text(keys, arguments), deadline).await
+                let by_text = script.by_text(keys, arguments);
+                servers.send_following(self.id, &by_text, deadline).await
             }
             reply => reply,
         };
         reply.map_err(NoReply::of)
-    }
-
-    /// Follows a redirection to the target of a slot migration.
-    async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value, CommandError> {
-        let reply = self.servers.send(self.id, command, deadline).await;
-        if let Err(fault) = &reply
-            && let Some(node) = self.servers.migration_target(fault)
-        {
-            return node.send_asking(command, deadline).await;
-        }
-        reply
     }
 
     /// Describes the servers that are out of service.

@@ -8,8 +8,8 @@
 //! A foreign entry would block readers, or, with an id beyond ours, writers. It is replaced by a new log,
 //! which readers treat as a lost one.
 //!
-//! The log is polled. Subscriptions would need a connection to each server, and polling anyway in case a
-//! message is lost.
+//! The log is polled. What is appended is announced as well, so that readers look at once: see
+//! [`super::announcements`].
 
 use bytes::Bytes;
 use redis::Value;
@@ -17,10 +17,8 @@ use tokio::time::Instant;
 
 use super::RedisInner;
 use super::node::CommandError;
-use super::record::log_key;
-use crate::tier::{
-    EntryId, LogPage, TierError, count_in_log, log_number, log_of, new_log, position,
-};
+use super::record::{log_id, log_key};
+use crate::tier::{LogPage, TierError, count_in_log, log_number, log_of, new_log, position};
 
 /// Approximate length of the log, in records.
 const LENGTH: u64 = 64 * 1024;
@@ -29,8 +27,8 @@ const PAGE: usize = 512;
 /// Attempts to replace an unreadable log.
 const ATTEMPTS: usize = 3;
 
-/// Common part of the scripts: `begin` starts a new log. Arguments: length of the log, number of a new log,
-/// and its first record.
+/// Common part of the scripts: `begin` starts a new log, and `announce` reports records. Arguments: length of
+/// the log, number of a new log, its first record, and the channel for announcements.
 const BEGIN: &str = "\
     local function add(log, count, record) \
       local id = log .. '-' .. string.format('%.0f', count) \
@@ -40,6 +38,10 @@ const BEGIN: &str = "\
       redis.call('DEL', KEYS[1]) \
       add(ARGV[2], 1, ARGV[3]) \
       return ARGV[2], 1 \
+    end \
+    local function announce() \
+      redis.pcall('PUBLISH', ARGV[4], '') \
+      return 1 \
     end ";
 
 /// Appends the further arguments as records. A stream that does not end with a valid entry is replaced.
@@ -56,7 +58,7 @@ const APPEND: &str = "\
     if not last then log, count = begin() end \
     local time = redis.call('TIME') \
     local now = time[1] * 1000 + math.floor(time[2] / 1000) \
-    for i = 4, #ARGV do \
+    for i = 5, #ARGV do \
       count = count + 1 \
       if now > count and now < 2^42 - 2^16 then count = now end \
       local added = add(log, count, ARGV[i]) \
@@ -66,17 +68,12 @@ const APPEND: &str = "\
         add(log, count, ARGV[i]) \
       end \
     end \
-    return 1";
+    return announce()";
 
 /// Starts a new log if this unreadable entry still exists.
 const REPLACE: &str = "\
-    if #redis.call('XRANGE', KEYS[1], ARGV[4], ARGV[4]) > 0 then begin() end \
-    return 1";
-
-/// Id of the log, which determines its slot in a cluster.
-fn log_id() -> EntryId {
-    EntryId::of(b"the log that processes share")
-}
+    if #redis.call('XRANGE', KEYS[1], ARGV[5], ARGV[5]) > 0 then begin() end \
+    return announce()";
 
 /// Entries read from the stream.
 enum LogEntries {
@@ -91,7 +88,7 @@ impl RedisInner {
         records: &[Bytes],
         beginning: &Bytes,
     ) -> Result<(), TierError> {
-        let mut append = script(APPEND, beginning);
+        let mut append = self.log_script(APPEND, beginning);
         for record in records {
             append.arg(&record[..]);
         }
@@ -133,7 +130,7 @@ impl RedisInner {
                 }
                 LogEntries::Odd(id) => {
                     was_unreadable = true;
-                    let mut replace = script(REPLACE, beginning);
+                    let mut replace = self.log_script(REPLACE, beginning);
                     replace.arg(id);
                     self.request_log(&replace).await?;
                 }
@@ -170,30 +167,29 @@ impl RedisInner {
         Ok(LogEntries::Readable(records))
     }
 
+    fn log_script(&self, text: &str, beginning: &Bytes) -> redis::Cmd {
+        let mut script = redis::cmd("EVAL");
+        script.arg([BEGIN, text].concat());
+        script.arg(1).arg(log_key(log_id()));
+        script.arg(LENGTH).arg(log_number(new_log()));
+        script.arg(&beginning[..]);
+        script.arg(self.announcements.log_channel());
+        script
+    }
+
     /// Sends a command for the log. The log survives a pending removal of all records, so it does not wait
     /// for that.
     async fn request_log(&self, command: &redis::Cmd) -> Result<Value, TierError> {
         let deadline = Instant::now() + self.settings.write_deadline;
         let place = self.in_flight.try_acquire().map_err(|_| CommandError::Full);
         let _place = place.map_err(TierError::from)?;
-        let reply = self.servers.send(log_id(), command, deadline).await;
-        reply.map_err(TierError::from)
+        let reply = self.servers.send_following(log_id(), command, deadline);
+        reply.await.map_err(TierError::from)
     }
 }
 
 fn unreadable() -> TierError {
     TierError::Failed("the purge log is unreadable: delete its key".to_owned())
-}
-
-fn script(text: &str, beginning: &Bytes) -> redis::Cmd {
-    let mut script = redis::cmd("EVAL");
-    script
-        .arg([BEGIN, text].concat())
-        .arg(1)
-        .arg(log_key(log_id()));
-    script.arg(LENGTH).arg(log_number(new_log()));
-    script.arg(&beginning[..]);
-    script
 }
 
 /// Stream id of a position.

@@ -4,6 +4,8 @@
 //! are atomic.
 
 mod address;
+mod announcements;
+mod check;
 mod cluster;
 mod dedicated;
 mod log;
@@ -14,6 +16,7 @@ mod record;
 mod scripts;
 mod servers;
 mod settings;
+mod subscriber;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -32,15 +36,17 @@ pub use self::scripts::Script;
 pub use self::settings::{ClientCertificate, RedisSettings};
 pub use ::redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 
+use self::address::{ConnectError, RedisAddress};
+use self::announcements::Announcements;
 use self::node::CommandError;
 use self::pending_releases::PendingReleases;
 use self::pending_removals::PendingRemovals;
-use self::record::{claim_key, entry_key};
+use self::record::{awaiting_key, claim_key, entry_key, log_id};
 use self::scripts::{CLAIM, CLAIM_IF_MISSING, RELEASE, RENEW, STORE_IF_CLAIMED};
 use self::servers::ServerSet;
 use crate::random;
 use crate::tier::{
-    Claim, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier, Tier, TierError,
+    BoxFuture, Claim, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier, Tier, TierError,
     TierFuture, TierStats, Token,
 };
 
@@ -56,11 +62,16 @@ pub struct Redis {
 
 struct RedisInner {
     handle: Handle,
+    /// Configured addresses.
+    addresses: Vec<RedisAddress>,
     servers: ServerSet,
     settings: RedisSettings,
     in_flight: Semaphore,
     removals: PendingRemovals,
     releases: PendingReleases,
+    announcements: Announcements,
+    /// Remarks on the server for the operator.
+    advice: Mutex<Vec<String>>,
     refused: AtomicU64,
     corrupt: AtomicU64,
 }
@@ -71,28 +82,44 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// [`RedisStartError`] for invalid settings, or if the server rejects the connection or is not Redis.
+    /// [`RedisStartError`] for invalid settings, or if the server rejects the connection, is not Redis, or lacks
+    /// commands.
     pub async fn start(
         settings: RedisSettings,
         handle: &Handle,
     ) -> Result<Arc<Self>, RedisStartError> {
         let settings = settings.clamped();
         let addresses = address::read(&settings)?;
-        let starting = settings.clone();
-        let starting = handle.spawn(async move { ServerSet::start(addresses, &starting).await });
+        let announcements = Announcements::new(addresses.first().map_or(0, RedisAddress::database));
+        let starting = (addresses.clone(), settings.clone());
+        let starting = handle.spawn(async move { ServerSet::start(starting.0, &starting.1).await });
         let servers = starting.await.map_err(|_| RedisStartError::Ended)??;
         let shared = Arc::new(RedisInner {
             handle: handle.clone(),
+            addresses,
             servers,
             in_flight: Semaphore::new(settings.max_in_flight),
             removals: PendingRemovals::new(settings.max_removals),
             releases: PendingReleases::default(),
+            announcements,
+            advice: Mutex::default(),
             settings,
             refused: AtomicU64::new(0),
             corrupt: AtomicU64::new(0),
         });
+        shared
+            .check()
+            .await
+            .map_err(|why| RedisStartError::Refused {
+                address: shared
+                    .servers
+                    .address(log_id())
+                    .map_or_else(String::new, |it| it.name()),
+                why,
+            })?;
         let mut background = JoinSet::new();
         background.spawn_on(deliver_pending(Arc::clone(&shared)), handle);
+        background.spawn_on(Arc::clone(&shared).keep_subscribed(), handle);
         if let ServerSet::Cluster(cluster) = &shared.servers {
             background.spawn_on(Arc::clone(cluster).follow(), handle);
         }
@@ -155,10 +182,12 @@ impl Tier for Redis {
         let shared = &self.shared;
         let mut degraded = shared.servers.degraded();
         degraded.extend(shared.removals.degraded());
+        let refusal = shared.announcements.refusal();
         TierStats {
             refused: shared.refused.load(Ordering::Relaxed),
             corrupt: shared.corrupt.load(Ordering::Relaxed),
             degraded,
+            advice: [&shared.advice.lock()[..], &refusal].concat(),
             ..TierStats::default()
         }
     }
@@ -181,6 +210,18 @@ impl SharedTier for Redis {
         Box::pin(self.shared.release(id, token))
     }
 
+    fn change_login(&self, urls: Vec<String>) -> TierFuture<'_, ()> {
+        Box::pin(async move { self.shared.change_login(urls).await })
+    }
+
+    fn claim_end(&self, id: EntryId) -> Option<BoxFuture<'_, ()>> {
+        self.shared.announcements.claim_end(id)
+    }
+
+    fn log_news(&self, _copy: usize) -> Option<BoxFuture<'_, ()>> {
+        self.shared.announcements.log_news()
+    }
+
     fn append_to_log(
         &self,
         _copy: usize,
@@ -196,6 +237,33 @@ impl SharedTier for Redis {
 }
 
 impl RedisInner {
+    /// Tries the new user and password, unless the server is out of reach, and adopts them.
+    async fn change_login(&self, urls: Vec<String>) -> Result<(), TierError> {
+        let settings = RedisSettings {
+            urls,
+            ..self.settings.clone()
+        };
+        let failed = |why: RedisStartError| TierError::Failed(why.to_string());
+        let new = address::read(&settings).map_err(failed)?;
+        let is_same = |(old, new): (&RedisAddress, &RedisAddress)| {
+            old.name() == new.name() && old.database() == new.database()
+        };
+        if new.len() != self.addresses.len() || !self.addresses.iter().zip(&new).all(is_same) {
+            return Err(TierError::Failed("other servers".to_owned()));
+        }
+        for new in &new {
+            let tried = new.connect(&settings).await;
+            if let Err(ConnectError::Rejected(why)) = tried {
+                let address = new.name();
+                return Err(failed(RedisStartError::Refused { address, why }));
+            }
+        }
+        for (old, new) in self.addresses.iter().zip(&new) {
+            old.log_in_as(new);
+        }
+        Ok(())
+    }
+
     async fn get(&self, id: EntryId) -> Result<Option<Entry>, TierError> {
         self.get_within(id, Instant::now() + self.settings.deadline)
             .await
@@ -265,12 +333,14 @@ impl RedisInner {
         // The script checks again, since another process may have stored the record in between.
         let token = Token(random::number());
         let attempt = ClaimAttempt::new(self, id, token);
-        let arguments = [number(token.0), millis(hold), number(self.last_byte())];
+        let last = number(self.last_byte());
+        let arguments = [number(token.0), millis(hold), self.await_end(id), last];
         let claimed = self.call(&CLAIM_IF_MISSING, id, &arguments, deadline).await;
         attempt.settle(&claimed);
         if let Ok(Value::Int(mine)) = claimed {
-            return Ok(GetOutcome::Missing(claim_of(mine == 1, token)));
+            return Ok(GetOutcome::Missing(self.claim_of(id, mine == 1, token)));
         }
+        self.announcements.end(id);
         let neither = || TierError::Failed("unexpected reply to a claim".to_owned());
         self.found(id, claimed)?
             .map(GetOutcome::Entry)
@@ -310,15 +380,30 @@ impl RedisInner {
 
     async fn claim(self: &Arc<Self>, id: EntryId, hold: Duration) -> Result<Claim, TierError> {
         let token = Token(random::number());
-        let arguments = [number(token.0), millis(hold)];
+        let arguments = [number(token.0), millis(hold), self.await_end(id)];
         let deadline = Instant::now() + self.settings.deadline;
         let attempt = ClaimAttempt::new(self, id, token);
         let claimed = self.call(&CLAIM, id, &arguments, deadline).await;
         attempt.settle(&claimed);
         match claimed {
-            Ok(reply) => Ok(claim_of(reply == Value::Int(1), token)),
-            Err(fault) => Err(self.error(id, fault)),
+            Ok(reply) => Ok(self.claim_of(id, reply == Value::Int(1), token)),
+            Err(fault) => {
+                self.announcements.end(id);
+                Err(self.error(id, fault))
+            }
         }
+    }
+
+    fn await_end(&self, id: EntryId) -> Vec<u8> {
+        self.announcements.await_end(id).as_bytes().to_vec()
+    }
+
+    fn claim_of(&self, id: EntryId, mine: bool, token: Token) -> Claim {
+        if !mine {
+            return Claim::HeldElsewhere;
+        }
+        self.announcements.end(id);
+        Claim::Granted(token)
     }
 
     /// Releases a claim, or queues the release until the server is back in service.
@@ -449,7 +534,7 @@ impl RedisInner {
         arguments: &[Vec<u8>],
         deadline: Instant,
     ) -> Result<Value, CommandError> {
-        let keys = [entry_key(id), claim_key(id)];
+        let keys = [entry_key(id), claim_key(id), awaiting_key(id)];
         let by_hash = script.by_hash(&keys, arguments);
         match self.request(id, &by_hash, deadline).await {
             Err(fault) if fault.is_unknown_script() => {
@@ -518,14 +603,6 @@ async fn deliver_pending(shared: Arc<RedisInner>) {
         while !shared.deliver_all().await {
             tokio::time::sleep(shared.settings.retry_delay()).await;
         }
-    }
-}
-
-fn claim_of(mine: bool, token: Token) -> Claim {
-    if mine {
-        Claim::Granted(token)
-    } else {
-        Claim::HeldElsewhere
     }
 }
 

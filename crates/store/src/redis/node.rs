@@ -17,7 +17,7 @@ use crate::tier::TierError;
 
 /// Redis server.
 pub(super) struct RedisNode {
-    name: String,
+    address: RedisAddress,
     state: watch::Sender<NodeState>,
     max_failures: u32,
 }
@@ -54,12 +54,16 @@ impl RedisNode {
     /// Starts to connect, and maintains the connections until the node is dropped.
     pub(super) fn start(address: RedisAddress, settings: &RedisSettings) -> Arc<Self> {
         let node = Arc::new(Self {
-            name: address.name(),
+            address: address.clone(),
             state: watch::Sender::new(NodeState::Connecting),
             max_failures: settings.max_failures,
         });
         tokio::spawn(keep(Arc::downgrade(&node), address, settings.clone()));
         node
+    }
+
+    pub(super) const fn address(&self) -> &RedisAddress {
+        &self.address
     }
 
     /// Waits for the initial connection attempt.
@@ -76,8 +80,8 @@ impl RedisNode {
     pub(super) fn degraded(&self) -> Option<String> {
         match &*self.state.borrow() {
             NodeState::Up(_) => None,
-            NodeState::Connecting => Some(format!("{}: connecting", self.name)),
-            NodeState::Down(why) => Some(format!("{}: {why}", self.name)),
+            NodeState::Connecting => Some(format!("{}: connecting", self.address.name())),
+            NodeState::Down(why) => Some(format!("{}: {why}", self.address.name())),
         }
     }
 
@@ -110,7 +114,8 @@ impl RedisNode {
         }
     }
 
-    /// Sends a command to the target of a slot migration, preceded by ASKING. Waits for the connection to a
+    /// Sends a command to the target of a redirection, preceded by ASKING, which is harmless there if the slot has
+    /// moved already. Waits for the connection to a
     /// newly known server.
     pub(super) async fn send_asking(
         &self,
@@ -299,12 +304,10 @@ impl CommandError {
         }
     }
 
-    /// Target of a slot migration (ASK redirection): host and port.
-    pub(super) fn migration_target(&self) -> Option<&str> {
+    /// Server that has, or gets, the slot (MOVED and ASK redirections): host and port.
+    pub(super) fn redirection(&self) -> Option<&str> {
         match self {
-            Self::Server(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
-                error.redirect_node().map(|(place, _)| place)
-            }
+            Self::Server(error) => error.redirect_node().map(|(place, _)| place),
             _ => None,
         }
     }

@@ -18,9 +18,29 @@ pub(super) fn entry_key(id: EntryId) -> String {
     format!("{PREFIX}{id}}}")
 }
 
+/// Id of the key of a record.
+pub(super) fn id_of_entry_key(key: &[u8]) -> Option<EntryId> {
+    let id = str::from_utf8(key)
+        .ok()?
+        .strip_prefix(PREFIX)?
+        .strip_suffix('}')?;
+    let number = u128::from_str_radix(id, 16).ok()?;
+    (id.len() == 32).then(|| EntryId::from_bytes(number.to_be_bytes()))
+}
+
 /// Key of a claim.
 pub(super) fn claim_key(id: EntryId) -> String {
     format!("{PREFIX}{id}}}:c")
+}
+
+/// Key of the set of channels on which the end of a claim is announced.
+pub(super) fn awaiting_key(id: EntryId) -> String {
+    format!("{PREFIX}{id}}}:w")
+}
+
+/// Id of the purge log, which determines its slot in a cluster.
+pub(super) fn log_id() -> EntryId {
+    EntryId::of(b"the log that processes share")
 }
 
 /// Key of the purge log, which is kept when all records are removed.

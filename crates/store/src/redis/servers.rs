@@ -57,6 +57,15 @@ impl ServerSet {
         }
     }
 
+    /// Returns the address of the server of an id, if it is known.
+    pub(super) fn address(&self, id: EntryId) -> Option<RedisAddress> {
+        let node = match self {
+            Self::One(node) => Some(Arc::clone(node)),
+            Self::Cluster(cluster) => cluster.node(slot(id)),
+        };
+        node.map(|node| node.address().clone())
+    }
+
     /// Sends a command for an id to the server of its slot.
     pub(super) async fn send(
         &self,
@@ -81,12 +90,21 @@ impl ServerSet {
         }
     }
 
-    /// Returns the target of a slot migration, if the fault is a redirection to it.
-    pub(super) fn migration_target(&self, fault: &CommandError) -> Option<Arc<RedisNode>> {
-        match self {
-            Self::One(_) => None,
-            Self::Cluster(cluster) => cluster.migration_target(fault.migration_target()?),
+    /// Sends a command for an id, and follows a redirection to the server that its slot moves or has moved to.
+    pub(super) async fn send_following(
+        &self,
+        id: EntryId,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> Result<Value, CommandError> {
+        let reply = self.send(id, command, deadline).await;
+        if let Err(fault) = &reply
+            && let Self::Cluster(cluster) = self
+            && let Some(node) = fault.redirection().and_then(|to| cluster.redirected(to))
+        {
+            return node.send_asking(command, deadline).await;
         }
+        reply
     }
 
     /// Removes all records and claims. Returns whether that succeeded on all servers.

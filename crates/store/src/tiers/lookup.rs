@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use microcache_policy::OriginView;
+use tokio::time::{sleep, timeout};
 
 use super::active::{ActiveTier, decode};
 use super::variant::VariantLookup;
@@ -58,7 +59,30 @@ pub enum FetchClaim {
     /// Claimed by this process.
     Granted(ClaimGuard),
     /// Claimed by another process.
-    HeldElsewhere,
+    HeldElsewhere(HeldClaim),
+}
+
+/// Claim of another process.
+#[derive(Debug)]
+pub struct HeldClaim {
+    tier: Arc<ActiveTier>,
+    id: EntryId,
+}
+
+/// Factor by which a pause is longer if the end of the claim is announced, and its maximum then.
+const ANNOUNCED: (u32, Duration) = (50, Duration::from_millis(500));
+
+impl HeldClaim {
+    /// Waits until the claim has ended, for at most the pause, or a longer one if the tier announces the end.
+    pub async fn wait(&self, pause: Duration) {
+        let shared = self.tier.tier.shared();
+        match shared.and_then(|shared| shared.claim_end(self.id)) {
+            Some(end) => {
+                let _ = timeout((pause * ANNOUNCED.0).min(ANNOUNCED.1), end).await;
+            }
+            None => sleep(pause).await,
+        }
+    }
 }
 
 /// Claim on a fetch, released on drop unless used.
@@ -195,7 +219,10 @@ impl ActiveTier {
 
     pub(super) fn claim_result(self: &Arc<Self>, id: EntryId, claim: Claim) -> FetchClaim {
         match claim {
-            Claim::HeldElsewhere => FetchClaim::HeldElsewhere,
+            Claim::HeldElsewhere => FetchClaim::HeldElsewhere(HeldClaim {
+                tier: Arc::clone(self),
+                id,
+            }),
             Claim::Unstorable => FetchClaim::NotNeeded,
             Claim::Granted(token) => FetchClaim::Granted(ClaimGuard::new(self, id, token)),
         }

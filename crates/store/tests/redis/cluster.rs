@@ -1,5 +1,6 @@
 //! Cluster of three masters.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,9 @@ use microcache_store::{EntryId, PutOutcome, SharedTier, Tier, TierError};
 use microcache_testkit::{WAIT_TIMEOUT, eventually_async};
 use redis::Value;
 
+use crate::announcements::{is_end_announced, is_subscribed, log_news};
 use crate::server::Server;
+use crate::shared_log::{BEGINNING, append, last, read, texts};
 use crate::{HOUR, body, id, in_service, put, settings, start, win};
 
 const SLOTS: u16 = 16384;
@@ -100,6 +103,30 @@ async fn every_server_has_its_share() {
     );
 }
 
+/// One connection to one master announces what happens on all.
+#[tokio::test]
+async fn ends_of_claims_on_every_server_are_announced() {
+    let servers = masters().await;
+    let (one, two) = (start(of(&servers)).await, start(of(&servers)).await);
+    for redis in [&one, &two] {
+        in_service(redis).await;
+        is_subscribed(redis).await;
+    }
+    log_news(&two).await;
+    append(&*one, &["a"]).await;
+    log_news(&two).await;
+    let next = Cell::new(0);
+    for server in &servers {
+        // The links between the servers may be too new to pass on messages.
+        eventually_async("announced from every server", async || {
+            let id = id(next.replace(next.get() + 1));
+            let is_announced = is_end_announced((&one, &two), id, Duration::from_secs(1));
+            is_announced.await && on(server, next.get()).contains(&id)
+        })
+        .await;
+    }
+}
+
 #[tokio::test]
 async fn a_lost_server_costs_its_own_records_only() {
     let mut servers = masters().await;
@@ -188,8 +215,6 @@ async fn slots_that_move_are_followed() {
 #[tokio::test]
 async fn keys_that_are_being_moved_are_found() {
     let servers = masters().await;
-    let new = Server::cluster_member();
-    let () = servers[0].say(&meet(&new));
     let line = DedicatedConnection::start(of(&servers), b"moved")
         .await
         .expect("a line");
@@ -198,30 +223,10 @@ async fn keys_that_are_being_moved_are_found() {
     let keys = [one.clone(), other.clone()];
     let counted = async || line.call(&count, &keys, &[] as &[&str], WAIT_TIMEOUT).await;
     eventually_async("the line", async || counted().await.is_ok()).await;
-    let before: i64 = servers_with(&servers, &other).1;
-    let slot: u16 = new.say(&format!("CLUSTER KEYSLOT {one}"));
-    let (from, _) = servers_with(&servers, &other);
-    let (source, target): (String, String) = (from.say("CLUSTER MYID"), new.say("CLUSTER MYID"));
-    eventually_async("the new one to be known", async || {
-        let knows = |server: &Server, id: &str| server.say::<String>("CLUSTER NODES").contains(id);
-        servers.iter().all(|server| knows(server, &target))
-            && knows(&new, &source)
-            && new
-                .say::<String>("CLUSTER INFO")
-                .contains("cluster_state:ok")
-    })
-    .await;
-    let () = new.say(&format!("CLUSTER SETSLOT {slot} IMPORTING {source}"));
-    let () = from.say(&format!("CLUSTER SETSLOT {slot} MIGRATING {target}"));
+    let moving = SlotMigration::begin(&servers, &other).await;
+    let before: i64 = moving.from.say(&format!("GET {other}"));
     assert_eq!(counted().await, Ok(Value::Int(before + 1)));
-    let mut migrate = redis::cmd("MIGRATE");
-    migrate
-        .arg("127.0.0.1")
-        .arg(new.port())
-        .arg("")
-        .arg(0)
-        .arg(5000);
-    let () = from.send(migrate.arg("KEYS").arg(&keys));
+    moving.migrate(&keys);
     for step in 2..50 {
         assert_eq!(counted().await, Ok(Value::Int(before + step)));
     }
@@ -231,21 +236,144 @@ async fn keys_that_are_being_moved_are_found() {
             .map(drop),
         Ok(())
     );
-    for server in [&new].into_iter().chain(&servers) {
-        let _: Value = server.say(&format!("CLUSTER SETSLOT {slot} NODE {target}"));
-    }
+    moving.finish();
     eventually_async("the new place", async || counted().await.is_ok()).await;
-    assert!(new.say::<i64>(&format!("GET {other}")) >= before + 50);
+    assert!(moving.to.say::<i64>(&format!("GET {other}")) >= before + 50);
 }
 
-/// Server that has a number under a key, and the number.
-fn servers_with<'a>(servers: &'a [Server], key: &str) -> (&'a Server, i64) {
-    let mut each = servers.iter().filter_map(|server| {
-        let keys: Vec<String> = server.say("KEYS *");
-        keys.contains(&key.to_owned())
-            .then(|| (server, server.say(&format!("GET {key}"))))
-    });
-    each.next().expect("one of them")
+/// Slot that moves to a new server.
+struct SlotMigration<'a> {
+    servers: &'a [Server],
+    from: &'a Server,
+    to: Server,
+    slot: u16,
+    target: String,
+}
+
+impl<'a> SlotMigration<'a> {
+    /// Begins to move the slot of a key.
+    async fn begin(servers: &'a [Server], key: &str) -> Self {
+        let from = with_key(servers, key);
+        let to = joined(servers).await;
+        let slot = to.say(&format!("CLUSTER KEYSLOT {key}"));
+        let (source, target): (String, String) = (from.say("CLUSTER MYID"), to.say("CLUSTER MYID"));
+        let () = to.say(&format!("CLUSTER SETSLOT {slot} IMPORTING {source}"));
+        let () = from.say(&format!("CLUSTER SETSLOT {slot} MIGRATING {target}"));
+        Self {
+            servers,
+            from,
+            to,
+            slot,
+            target,
+        }
+    }
+
+    fn migrate(&self, keys: &[String]) {
+        let mut migrate = redis::cmd("MIGRATE");
+        migrate.arg("127.0.0.1").arg(self.to.port());
+        migrate.arg("").arg(0).arg(5000).arg("KEYS").arg(keys);
+        let () = self.from.send(&migrate);
+    }
+
+    fn finish(&self) {
+        for server in [&self.to].into_iter().chain(self.servers) {
+            let _: Value = server.say(&format!(
+                "CLUSTER SETSLOT {} NODE {}",
+                self.slot, self.target
+            ));
+        }
+    }
+}
+
+/// Server that has a key.
+fn with_key<'a>(servers: &'a [Server], key: &str) -> &'a Server {
+    let has_it = |server: &&Server| {
+        server
+            .say::<Vec<String>>("KEYS *")
+            .contains(&key.to_owned())
+    };
+    servers.iter().find(has_it).expect("one of them")
+}
+
+/// New member of a cluster, without slots, that knows the others and is known to them.
+async fn joined(servers: &[Server]) -> Server {
+    let new = Server::cluster_member();
+    let () = servers[0].say(&meet(&new));
+    let name = |server: &Server| server.say::<String>("CLUSTER MYID");
+    let knows = |server: &Server, name: &str| server.say::<String>("CLUSTER NODES").contains(name);
+    eventually_async("the new one to be known", async || {
+        servers
+            .iter()
+            .all(|server| knows(server, &name(&new)) && knows(&new, &name(server)))
+            && new
+                .say::<String>("CLUSTER INFO")
+                .contains("cluster_state:ok")
+    })
+    .await;
+    new
+}
+
+fn log_of(servers: &[Server]) -> String {
+    let mut keys = servers
+        .iter()
+        .flat_map(|server| server.say::<Vec<String>>("KEYS mcl1:*"));
+    keys.next().expect("the log")
+}
+
+/// No purge waits for the end of a migration.
+#[tokio::test]
+async fn the_log_is_written_and_read_while_its_slot_moves() {
+    let servers = masters().await;
+    let redis = start(of(&servers)).await;
+    in_service(&redis).await;
+    append(&*redis, &["a"]).await;
+    let before = last(&read(&*redis, 0).await);
+    let key = log_of(&servers);
+    let moving = SlotMigration::begin(&servers, &key).await;
+    append(&*redis, &["b"]).await;
+    moving.migrate(&[key]);
+    append(&*redis, &["c"]).await;
+    assert_eq!(texts(&read(&*redis, before).await), ["b", "c"]);
+    moving.finish();
+    append(&*redis, &["d"]).await;
+    let page = read(&*redis, before).await;
+    assert_eq!(texts(&page), ["b", "c", "d"]);
+    assert!(page.is_gapless);
+}
+
+#[tokio::test]
+async fn a_replica_takes_over_and_the_log_goes_on_without_a_gap() {
+    let mut servers = masters().await;
+    let (one, two) = (start(of(&servers)).await, start(of(&servers)).await);
+    in_service(&one).await;
+    append(&*one, &["a"]).await;
+    let before = last(&read(&*two, 0).await);
+    let key = log_of(&servers);
+    let replica = joined(&servers).await;
+    let lost = servers
+        .iter()
+        .position(|server| server.port() == with_key(&servers, &key).port());
+    let master = &mut servers[lost.expect("one of them")];
+    let () = replica.say(&format!(
+        "CLUSTER REPLICATE {}",
+        master.say::<String>("CLUSTER MYID")
+    ));
+    eventually_async("a copy", async || {
+        replica.say::<Vec<String>>("KEYS *").contains(&key)
+    })
+    .await;
+    master.kill();
+    let () = replica.say("CLUSTER FAILOVER TAKEOVER");
+    let record = Bytes::from_static(b"b");
+    eventually_async("the new master", async || {
+        let appended = one.append_to_log(0, vec![record.clone()], BEGINNING);
+        appended.await.is_ok() && two.read_log(0, before, BEGINNING).await.is_ok()
+    })
+    .await;
+    let page = read(&*two, before).await;
+    assert_eq!(texts(&page).last().map(String::as_str), Some("b"));
+    assert!(page.is_gapless);
+    is_subscribed(&two).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! Servers that crash, hang and return, and the removals owed to them.
 
 use std::io::{Read, Write};
-use std::mem;
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -173,26 +172,33 @@ async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
     .await
 }
 
-/// Forwarder of all connections to a server, of which one can be stalled.
-fn way_with_a_hole(port: u16) -> (u16, Arc<AtomicBool>) {
-    let has_hole = Arc::new(AtomicBool::new(false));
-    let mut next = Arc::clone(&has_hole);
+/// Forwarder of all connections to a server, of which the first ones pass on nothing while the flag is set.
+pub(crate) fn link(port: u16, mut swallowing: usize) -> (u16, Arc<AtomicBool>) {
+    let swallows = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&swallows);
     let address = listen(move |client| {
         let server = TcpStream::connect(("127.0.0.1", port)).expect("it runs");
         let (from, to) = (client.try_clone(), server.try_clone());
-        // The first connection has it, and no other.
-        let hole = mem::take(&mut next);
+        let hole = if swallowing > 0 {
+            Arc::clone(&flag)
+        } else {
+            Arc::default()
+        };
+        swallowing = swallowing.saturating_sub(1);
         let (one, other) = (Arc::clone(&hole), hole);
         thread::spawn(move || pass_on(client, to.expect("a socket"), &one));
         thread::spawn(move || pass_on(server, from.expect("a socket"), &other));
     });
-    (address.port(), has_hole)
+    (address.port(), swallows)
 }
 
 fn pass_on(mut from: TcpStream, mut to: TcpStream, hole: &AtomicBool) {
     let mut piece = [0; 4096];
     while let Ok(length @ 1..) = from.read(&mut piece) {
-        if !hole.load(Ordering::SeqCst) && to.write_all(&piece[..length]).is_err() {
+        while hole.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        if to.write_all(&piece[..length]).is_err() {
             break;
         }
     }
@@ -207,7 +213,7 @@ async fn one_connection_that_leads_nowhere_is_found_out() {
     let ids: Vec<EntryId> = even.into_iter().zip(odd).flat_map(<[_; 2]>::from).collect();
     assert!(ids.len() > 10);
     let server = Server::start(&[]);
-    let (port, hole) = way_with_a_hole(server.port());
+    let (port, hole) = link(server.port(), 1);
     let redis = start(RedisSettings {
         deadline: Duration::from_millis(200),
         // Discovered only by requests.

@@ -1,5 +1,6 @@
 //! Redis tier against real servers, each test with its own.
 
+mod announcements;
 mod claims;
 mod cluster;
 mod faults;

@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_store::redis::{ClientCertificate, Redis, RedisSettings};
-use microcache_store::{PutOutcome, SharedTier, Tier};
-use microcache_testkit::{Folder, eventually_async, free_port};
+use microcache_store::{Claim, PutOutcome, SharedTier, Tier};
+use microcache_testkit::{Folder, WAIT_TIMEOUT, eventually_async, free_port};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 
+use crate::announcements::{is_end_announced, is_subscribed};
 use crate::server::Server;
+use crate::shared_log::append;
 use crate::{body, id, in_service, pair, put, settings, start};
 
 /// Starts a tier with invalid settings and compares the error message.
@@ -26,18 +28,28 @@ async fn refuse(settings: RedisSettings, expected: &str) {
     }
 }
 
+/// Permissions of a user, as documented, without those for announcements.
+const RULES: &str = "on >secret ~mc1:* ~mcl1:* -@all +ping +getrange +set +unlink +scan +evalsha +eval +strlen +get \
+                     +del +setrange +pexpire +pttl +xadd +xrange +xrevrange +time";
+const FOR_ANNOUNCEMENTS: &str = "&mc1:* &mcl1:* +sadd +smembers +publish +subscribe";
+
+/// Server with a user `cache` that has these permissions.
+fn with_user(rules: &str) -> Server {
+    let mut arguments = vec!["--requirepass", "other", "--user", "cache", "resetchannels"];
+    arguments.extend(rules.split_whitespace());
+    Server::start(&arguments)
+}
+
 #[tokio::test]
 async fn a_user_of_the_servers_own_list() {
-    const RULES: &str = "user cache on >secret ~mc1:* ~mcl1:* -@all +ping +getrange +set +unlink \
-                         +scan +evalsha +eval +strlen +get +del +setrange +pexpire +pttl \
-                         +xadd +xrange +xrevrange +time";
-    let rules: Vec<&str> = RULES.split_whitespace().collect();
-    let mut arguments = vec!["--requirepass", "other", "--user"];
-    arguments.extend(&rules[1..]);
-    let server = Server::start(&arguments);
+    let server = with_user(&format!("{RULES} {FOR_ANNOUNCEMENTS}"));
     let at = format!("127.0.0.1:{}", server.port());
 
     let redis = start(settings(&format!("redis://cache:secret@{at}"))).await;
+    is_subscribed(&redis).await;
+    assert_eq!(redis.stats().advice, Vec::<String>::new());
+    let other = start(settings(&format!("redis://cache:secret@{at}"))).await;
+    assert!(is_end_announced((&other, &redis), id(2), WAIT_TIMEOUT).await);
     let token = crate::win(&redis, id(1)).await;
     redis.release(id(1), token).await.unwrap();
     let token = crate::win(&redis, id(1)).await;
@@ -62,6 +74,68 @@ async fn a_user_of_the_servers_own_list() {
     refuse(settings(&format!("redis://cache:secret2@{at}")), refused).await;
     refuse(settings(&format!("redis://:secret@{at}")), refused).await;
     refuse(settings(&format!("redis://{at}")), "password required").await;
+}
+
+/// A user from before there were announcements.
+#[tokio::test]
+async fn without_permission_for_announcements_the_tier_works_and_says_so() {
+    let server = with_user(RULES);
+    let url = format!("redis://cache:secret@127.0.0.1:{}", server.port());
+    let redis = start(settings(&url)).await;
+    eventually_async("both remarks", async || redis.stats().advice.len() == 2).await;
+    let advice = redis.stats().advice.join("\n");
+    for part in [
+        "SADD, SMEMBERS, PUBLISH",
+        "+sadd +smembers +publish ~mc1:*",
+        "+subscribe &mc1:*",
+    ] {
+        assert!(advice.contains(part), "{advice}");
+    }
+    let token = crate::win(&redis, id(1)).await;
+    assert_eq!(
+        crate::ask(&redis, id(1), crate::HOUR).await,
+        Claim::HeldElsewhere
+    );
+    assert_eq!(
+        put(&redis, id(1), "body", Some(token)).await,
+        PutOutcome::Stored
+    );
+    append(&*redis, &["a"]).await;
+    assert!(redis.claim_end(id(1)).is_none() && redis.log_news(0).is_none());
+}
+
+#[tokio::test]
+async fn a_server_without_a_command_is_refused_with_the_remedy() {
+    for (missing, says) in [
+        (
+            "-xadd -pttl",
+            "does not know or permit PTTL, XADD (for an ACL user: +pttl +xadd ~mc1:*",
+        ),
+        (
+            "-eval",
+            "does not know or permit EVAL (for an ACL user: +eval +evalsha ~mc1:*",
+        ),
+        ("-evalsha", "does not know or permit EVAL"),
+        (
+            "resetkeys ~mc1:*",
+            "permit XADD, XRANGE, XREVRANGE, DEL (for",
+        ),
+    ] {
+        let server = with_user(&format!("{RULES} {FOR_ANNOUNCEMENTS} {missing}"));
+        let url = format!("redis://cache:secret@127.0.0.1:{}", server.port());
+        refuse(settings(&url), says).await;
+    }
+}
+
+#[tokio::test]
+async fn a_memory_policy_that_loses_purges_is_reported() {
+    let server = Server::start(&["--maxmemory", "100mb"]);
+    let redis = start(settings(&server.address())).await;
+    let advice = redis.stats().advice;
+    assert!(
+        advice[0].contains("maxmemory-policy noeviction: "),
+        "{advice:?}"
+    );
 }
 
 #[tokio::test]

@@ -190,7 +190,7 @@ impl Fleet {
             Ok(found) => {
                 let claimed = match self.processes[at].cache.claim_renewal(&found).await {
                     FetchClaim::Granted(claimed) => Some(claimed),
-                    FetchClaim::NotNeeded | FetchClaim::HeldElsewhere => None,
+                    FetchClaim::NotNeeded | FetchClaim::HeldElsewhere(_) => None,
                 };
                 self.fetch(at, url, request.with(claimed)).await;
             }

@@ -232,7 +232,9 @@ impl Process {
             let found = match looked.await {
                 TierSearch::Found(found) => Ok(found),
                 TierSearch::Missing(FetchClaim::Granted(claimed)) => Err(Some(claimed)),
-                TierSearch::Missing(FetchClaim::NotNeeded | FetchClaim::HeldElsewhere) => Err(None),
+                TierSearch::Missing(FetchClaim::NotNeeded | FetchClaim::HeldElsewhere(_)) => {
+                    Err(None)
+                }
             };
             (request, found)
         });

@@ -4,7 +4,7 @@ mod catching_up;
 mod history;
 mod model;
 mod outages;
-mod relay;
+pub(crate) mod relay;
 mod together;
 
 use std::net::SocketAddr;

@@ -1,14 +1,16 @@
-//! A way to Redis that can be cut, for one node alone.
+//! A way to Redis that can be cut or hold everything back, for one node alone.
 
-use std::io;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use crate::support::listen;
 
 /// Passes on what comes, until it is cut.
-pub(super) struct Relay {
+pub(crate) struct Relay {
     port: u16,
     way: Arc<Mutex<Way>>,
 }
@@ -16,11 +18,12 @@ pub(super) struct Relay {
 #[derive(Default)]
 struct Way {
     is_cut: bool,
+    holds: Arc<AtomicBool>,
     open: Vec<TcpStream>,
 }
 
 impl Relay {
-    pub(super) fn start(to: u16) -> Self {
+    pub(crate) fn start(to: u16) -> Self {
         Self::between(vec![to])
     }
 
@@ -38,7 +41,7 @@ impl Relay {
         }
     }
 
-    pub(super) fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
@@ -48,6 +51,15 @@ impl Relay {
         for stream in way.open.drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Passes on nothing more, as if packets were lost, and closes nothing.
+    pub(crate) fn hold(&self, holds: bool) {
+        self.way
+            .lock()
+            .unwrap()
+            .holds
+            .store(holds, Ordering::SeqCst);
     }
 
     pub(super) fn mend(&self) {
@@ -66,8 +78,17 @@ fn pass_on(from: TcpStream, to: u16, way: &Mutex<Way>) {
     let clone = |stream: &TcpStream| stream.try_clone().expect("a socket");
     way.open.extend([clone(&from), clone(&to)]);
     for (mut from, mut to) in [(clone(&from), clone(&to)), (to, from)] {
+        let holds = Arc::clone(&way.holds);
         thread::spawn(move || {
-            let _ = io::copy(&mut from, &mut to);
+            let mut piece = [0; 4096];
+            while let Ok(length @ 1..) = from.read(&mut piece) {
+                while holds.load(Ordering::SeqCst) {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                if to.write_all(&piece[..length]).is_err() {
+                    break;
+                }
+            }
             let _ = to.shutdown(Shutdown::Both);
         });
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{PATIENT, disk_in, end};
+use crate::push_fleet::relay::Relay;
 use crate::support::{Client, Folder, Origin, Proxy, Reply, TierKind, TierServer, eventually};
 
 pub(super) struct Node {
@@ -158,6 +159,41 @@ fn a_node_that_was_away_learns_of_it_before_it_uses_its_disk() {
             "{kind:?}: what was not purged is still there"
         );
     }
+}
+
+#[test]
+fn a_node_without_contact_to_the_log_reports_it_serves_and_catches_up() {
+    let (origin, server) = (Origin::start(), TierServer::redis());
+    counting(&origin);
+    let relay = Relay::start(server.port());
+    let here = Node::start(&origin, &["--redis", &server.address()]);
+    let far = Node::start(&origin, &["--redis", &relay.address()]);
+    for node in [&here, &far] {
+        assert_eq!(body(node, "/red"), "1");
+        assert_eq!(body(node, "/blue"), "1");
+    }
+    let trouble = |node: &Node| node.ask("GET /v1/stats", "")["purges"]["last_error"].clone();
+    let reports = |node: &Node| eventually("trouble", || trouble(node).is_string().then_some(()));
+    let recovers = |node: &Node| eventually("recovery", || trouble(node).is_null().then_some(()));
+    relay.hold(true);
+    reports(&far);
+    let purged = here.purge(&json!({"tag": "red"}));
+    assert_eq!(purged["persist_error"], Value::Null, "{purged}");
+    assert_eq!(body(&here, "/red"), "2");
+    assert_eq!(body(&far, "/red"), "1", "the cache outlives Redis");
+    relay.hold(false);
+    recovers(&far);
+    assert_eq!(body(&far, "/red"), "2");
+    assert_eq!(body(&far, "/blue"), "1", "nothing else is hurt");
+    server.freeze();
+    reports(&here);
+    reports(&far);
+    server.thaw();
+    recovers(&here);
+    here.purge(&json!({"tag": "red"}));
+    eventually("the purge arrives", || {
+        (body(&far, "/red") != "2").then_some(())
+    });
 }
 
 #[test]
