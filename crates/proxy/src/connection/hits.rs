@@ -265,7 +265,11 @@ impl Connection {
         body: &Bytes,
         after: AfterSend,
     ) -> Option<HitLoopExit> {
-        let rest = send::write_now(&mut self.stream, cx, out, body);
+        let begun = match after {
+            AfterSend::Close if body.is_empty() => self.stream.send_before_end(out),
+            _ => 0,
+        };
+        let rest = send::write_now(&mut self.stream, cx, &out[begun..], body);
         out.clear();
         match rest {
             Ok(None) if after == AfterSend::Continue => None,

@@ -11,6 +11,7 @@ use microcache_engine::{
 };
 use microcache_policy::{FieldsBuf, Scheme};
 use microcache_store::Tiers;
+use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -238,6 +239,9 @@ async fn a_hit_that_is_asked_for_at_once_needs_no_events() {
         assert!(
             matches!(&connection.stream, ClientTransport::Plain(socket) if is_watched(socket) == waits)
         );
+        // A hit is sent with the end of the connection, in one packet.
+        let received = recv(&client, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        assert!(waits || received.is_err());
         drop(connection);
         let mut answer = String::new();
         client.read_to_string(&mut answer).await.unwrap();

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, tcp};
 
 use super::plain::PlainSocket;
+use super::socket;
 use super::tls::TlsSocket;
 
 /// Byte stream of a connection.
@@ -78,6 +79,17 @@ impl ClientTransport {
             Self::Plain(socket) => socket.poll_send(cx, pieces),
             Self::Tls(tls) => tls.poll_send(cx, pieces),
         }
+    }
+
+    /// Sends bytes that the end of the connection follows, which the kernel joins with them into one packet. Returns the
+    /// number that the socket has taken at once.
+    pub(crate) fn send_before_end(&self, bytes: &[u8]) -> usize {
+        let sent = match self {
+            Self::Plain(plain) => plain.try_write(|it| socket::send_before_more(it, bytes)),
+            Self::Tls(_) => Ok(0),
+        };
+        // An error is that of the next write, too.
+        sent.unwrap_or(0)
     }
 
     /// Ready when the socket has taken all buffered bytes.

@@ -105,10 +105,11 @@ impl AcceptedConnection {
 
     /// Returns the connection of this client; `None` if it exceeds the limit per address.
     fn connection(self, caller: Caller, shared: &Arc<Shared>, now: Time) -> Option<Connection> {
-        // A trusted proxy carries the connections of all its clients, and is not limited.
-        let is_counted = !caller.is_in(&shared.trusted_proxies);
         let network = caller.network();
-        let address = is_counted.then(|| shared.connection_limits.admit_address(network, now));
+        let session = Session::new(Arc::clone(shared), caller, self.scheme);
+        // A trusted proxy carries the connections of all its clients, and is not limited.
+        let address =
+            (!session.is_trusted()).then(|| shared.connection_limits.admit_address(network, now));
         if matches!(address, Some(None)) {
             let most = shared.connection_limits.per_address();
             shared.refused(Refusal::Address, || {
@@ -121,7 +122,6 @@ impl AcceptedConnection {
         }
         self.activity.set_network(network);
         let transport = transport_of(self.stream, self.scheme, shared)?;
-        let session = Session::new(Arc::clone(shared), caller, self.scheme);
         let permit = self.permit.of(address.flatten());
         Some(Connection::new(
             transport,
