@@ -44,8 +44,11 @@ const BEGIN: &str = "\
       return 1 \
     end ";
 
-/// Appends the further arguments as records. A stream that does not end with a valid entry is replaced.
+/// Appends the further arguments as records. A stream that does not end with a valid entry is replaced. A
+/// server at its `maxmemory` lets only scripts that have written go on writing: hence the first command, on a
+/// key that does not exist. A refused record would look like one that the stream cannot take.
 const APPEND: &str = "\
+    redis.call('DEL', KEYS[1] .. ':none') \
     local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1] \
     local log, count \
     if last then \

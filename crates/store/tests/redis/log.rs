@@ -74,6 +74,18 @@ async fn a_log_whose_end_was_lost_with_a_master_is_detected() {
 }
 
 #[tokio::test]
+async fn a_full_server_takes_records_and_keeps_the_log() {
+    let (server, redis) = pair().await;
+    append(&*redis, &["a"]).await;
+    let before = last(&read(&*redis, 0).await);
+    let () = server.say("CONFIG SET maxmemory 1");
+    append(&*redis, &["b"]).await;
+    let page = read(&*redis, before).await;
+    assert_eq!(texts(&page), ["b"]);
+    assert!(page.is_gapless);
+}
+
+#[tokio::test]
 async fn a_key_that_is_no_log_is_an_error() {
     let (server, redis) = pair().await;
     append(&*redis, &[]).await;
