@@ -19,8 +19,9 @@ use crate::request::divide::divided;
 /// written.
 const OTHERS_COUNT: Millis = 86_400_000;
 
-/// The largest difference of the clocks of machines that share a tier, in milliseconds.
-const AHEAD: Millis = 600_000;
+/// The largest difference of the clocks of machines that share a tier, in milliseconds: an entry of a
+/// machine that is ahead stays fresh for longer by that on the others.
+const AHEAD: Millis = 2000;
 
 /// The tiers to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

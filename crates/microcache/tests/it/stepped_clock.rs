@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use crate::fetch::place::{Place, printed};
 use crate::support::{
-    Origin, Proxy, Reply, Response, config_file, eventually, http_date, left_out,
+    Origin, Proxy, Reply, Response, TierKind, TierServer, config_file, eventually, http_date,
+    left_out,
 };
 
 const HOURS: i64 = 2 * 3600;
@@ -131,6 +132,28 @@ fn a_step(from: i64, to: i64) {
     eventually("a second to pass", || {
         proxy.get("/brief");
         (origin.count("/brief") > 1).then_some(())
+    });
+}
+
+#[test]
+fn a_page_of_a_node_whose_clock_is_ahead_is_fetched_again_by_the_others() {
+    let Some(clock) = WallClock::ahead(300) else {
+        return;
+    };
+    let (origin, server) = (Origin::start(), TierServer::start(TierKind::Redis));
+    on(&origin, "/page", &["Cache-Control: max-age=1"]);
+    let environment = clock.environment();
+    let wrapper: Vec<_> = ["env"]
+        .into_iter()
+        .chain(environment.iter().map(String::as_str))
+        .collect();
+    let [flag, address] = server.flags();
+    let [ahead, other] = [&wrapper[..], &["env"]]
+        .map(|wrapper| Proxy::through(wrapper, &origin, &[&flag, &address]));
+    ahead.get("/page");
+    eventually("it is fetched again", || {
+        other.get("/page");
+        (origin.count("/page") > 1).then_some(())
     });
 }
 
