@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb image release style check test toolchains h2spec pebble oauth2-proxy eventsource fragments test-dashboard test-packages test-release test-world test-oauth2-proxy kubernetes kubernetes-manifest test-kubernetes test-valkey shuttle lint fuzz bench-instructions deny crates peers compare compare-quick compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push compare-edge compare-conformance tools
+.PHONY: build install uninstall deb image release style check test toolchains h2spec pebble oauth2-proxy eventsource fragments test-dashboard test-packages test-release test-world test-oauth2-proxy kubernetes kubernetes-manifest test-kubernetes test-valkey client.min.js shuttle lint fuzz bench-instructions deny crates peers compare compare-quick compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push compare-edge compare-conformance tools
 
 build:
 	cargo build --release --locked
@@ -140,6 +140,12 @@ test-dashboard: tools toolchains
 	$(if $(BUILT),,cargo build --locked -p microcache)
 	cd crates/admin/browser && npm ci --silent --no-audit --no-fund && \
 	SCREENSHOTS="$(SCREENSHOTS)" timeout 600 node --test --test-concurrency=1 dashboard.test.mjs
+
+# The client for browsers as it is served, after a change of client.js. A test compares the sum in its first line.
+client.min.js:
+	cd crates/push/src && { \
+	    printf '// client.js %s\n' "$$(python3 -c 'import zlib; print(zlib.crc32(open("client.js", "rb").read()))')"; \
+	    npx --yes terser@5.51.4 client.js --module --compress --mangle; } >client.min.js
 
 # What is tested with Redis, with Valkey in its place, or another one that is named: make test-valkey VALKEY=/opt/valkey/bin/valkey-server
 VALKEY ?= valkey-server

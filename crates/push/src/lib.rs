@@ -47,7 +47,7 @@ pub use fleet::{FleetError, FleetStats};
 pub use mercure::{Hub, MercureOrigin, MercureSettings, MercureStats};
 pub use name::{NameError, Prefix};
 pub use origin::Push;
-pub use paths::{LIVE_PATH, MERCURE_PATH, SUBSCRIPTIONS_PATH, WATCH_PATH};
+pub use paths::{MERCURE_PATH, SCRIPT_PATHS, SUBSCRIPTIONS_PATH, WATCH_PATH};
 pub use settings::{FleetSettings, PushSettings};
 pub use stats::PushStats;
 pub use subscribing::page::{FindContent, MAX_INLINE, PageStatus, PageTopic};

@@ -18,18 +18,23 @@ use tokio::time::{Instant, timeout_at};
 use crate::access::cors;
 use crate::answer;
 use crate::origin::Push;
-use crate::paths::{LIVE_PATH, WATCH_PATH};
+use crate::paths::{SCRIPT_PATHS, WATCH_PATH};
 use crate::socket::{Language, PageResolver, Subprotocol, handshake, is_websocket_request};
 use crate::subscribing::params::SubscribeParams;
 use crate::subscribing::stream::EventStream;
 use crate::subscribing::subscription::{SubscribeError, Subscription, WatchEvents};
 use crate::subscribing::urls::{FindPage, resolve};
 
-/// The script that keeps a page up to date.
-static LIVE: LazyLock<LiveScript> = LazyLock::new(|| LiveScript::new(include_str!("live.js")));
+/// The scripts at [`SCRIPT_PATHS`].
+static SCRIPTS: LazyLock<[Script; 2]> = LazyLock::new(|| {
+    [
+        Script::new(include_str!("live.js")),
+        Script::new(include_str!("client.min.js")),
+    ]
+});
 
 /// A script in both encodings in which it is served.
-struct LiveScript {
+struct Script {
     whole: Bytes,
     gzip: Bytes,
 }
@@ -38,7 +43,7 @@ struct LiveScript {
 const MAX_EVENTS: usize = 1000;
 const MAX_EVENT_BYTES: usize = 1024 * 1024;
 
-/// The origin behind [`WATCH_PATH`] and [`LIVE_PATH`].
+/// The origin behind [`WATCH_PATH`] and [`SCRIPT_PATHS`].
 pub struct WatchOrigin {
     push: Arc<Push>,
     find_page: FindPage,
@@ -130,10 +135,11 @@ impl Origin for WatchOrigin {
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
         Box::pin(async move {
             let (path, _) = split_query(&request.target);
-            if path == LIVE_PATH.as_bytes() && is_read(&request.method) {
-                return Ok(live(request.fields.fields()));
-            }
             let fields = request.fields.fields();
+            let script = SCRIPT_PATHS.iter().position(|it| it.as_bytes() == path);
+            if let Some(script) = script.filter(|_| is_read(&request.method)) {
+                return Ok(SCRIPTS[script].answer(fields));
+            }
             let sites = &self.push.documents().settings.allow_origins;
             let mut answer = if is_read(&request.method) {
                 self.watch(&request).await
@@ -155,7 +161,7 @@ const fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-impl LiveScript {
+impl Script {
     /// Minifies a script: removes comments, indentation and empty lines.
     fn new(text: &str) -> Self {
         let lines = text.lines().map(str::trim_start);
@@ -170,24 +176,24 @@ impl LiveScript {
             gzip: gzip.unwrap_or_default().into(),
         }
     }
-}
 
-/// Answers a request for the live script.
-fn live(request: Fields<'_>) -> OriginResponse {
-    let gzip = Compress {
-        codings: vec![Coding::Gzip],
-        ..Compress::default()
-    };
-    let is_encoded = !gzip.wanted(request).is_identity();
-    let body = if is_encoded { &LIVE.gzip } else { &LIVE.whole };
-    let mut answer = answer::whole(200, "text/javascript; charset=utf-8", body.clone());
-    if is_encoded {
-        answer.fields.push("Content-Encoding", "gzip");
+    /// Answers a request for the script.
+    fn answer(&self, request: Fields<'_>) -> OriginResponse {
+        let gzip = Compress {
+            codings: vec![Coding::Gzip],
+            ..Compress::default()
+        };
+        let is_encoded = !gzip.wanted(request).is_identity();
+        let body = if is_encoded { &self.gzip } else { &self.whole };
+        let mut answer = answer::whole(200, "text/javascript; charset=utf-8", body.clone());
+        if is_encoded {
+            answer.fields.push("Content-Encoding", "gzip");
+        }
+        answer.fields.push("Vary", "Accept-Encoding");
+        answer.fields.push("Cache-Control", "max-age=3600");
+        answer.fields.push("X-Content-Type-Options", "nosniff");
+        answer
     }
-    answer.fields.push("Vary", "Accept-Encoding");
-    answer.fields.push("Cache-Control", "max-age=3600");
-    answer.fields.push("X-Content-Type-Options", "nosniff");
-    answer
 }
 
 #[cfg(test)]
@@ -199,23 +205,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_script_of_pages_is_sent_in_four_kilobytes() {
-        let sent = |request: &[u8]| {
-            let answer = live(Fields::new(request));
+    fn the_scripts_of_pages_are_sent_in_two_and_four_kilobytes() {
+        let sent = |script: usize, request: &[u8]| {
+            let answer = SCRIPTS[script].answer(Fields::new(request));
             let Body::Full(body) = answer.body else {
                 panic!("it is whole");
             };
             let coding = answer.fields.fields().get("content-encoding");
             (coding.map(<[u8]>::to_vec), body)
         };
-        let (coding, whole) = sent(b"");
-        assert_eq!(coding, None);
-        let (coding, small) = sent(b"Accept-Encoding: gzip, deflate, br\r\n");
-        assert_eq!(coding.as_deref(), Some(&b"gzip"[..]));
-        assert!(small.len() <= 4096, "{}", small.len());
-        let mut text = Vec::new();
-        let decoded = flate2::read::GzDecoder::new(&small[..]).read_to_end(&mut text);
-        decoded.expect("gzip");
-        assert_eq!(text, whole);
+        for (script, most) in [4096, 2048].into_iter().enumerate() {
+            let (coding, whole) = sent(script, b"");
+            assert_eq!(coding, None);
+            let (coding, small) = sent(script, b"Accept-Encoding: gzip, deflate, br\r\n");
+            assert_eq!(coding.as_deref(), Some(&b"gzip"[..]));
+            assert!(small.len() <= most, "{script}: {}", small.len());
+            let mut text = Vec::new();
+            let decoded = flate2::read::GzDecoder::new(&small[..]).read_to_end(&mut text);
+            decoded.expect("gzip");
+            assert_eq!(text, whole);
+        }
+    }
+
+    #[test]
+    fn the_minified_client_is_that_of_its_source() {
+        let mut sum = flate2::Crc::new();
+        sum.update(include_bytes!("client.js"));
+        let first = format!("// client.js {}\n", sum.sum());
+        let is_current = include_str!("client.min.js").starts_with(&first);
+        assert!(is_current, "run `make client.min.js`");
     }
 }

@@ -1,5 +1,5 @@
 //! Explains requests that the server answers itself: documents, subscriptions to documents, pages
-//! and Mercure topics, and the script for self-updating pages.
+//! and Mercure topics, and the scripts for pages.
 
 use http::Method;
 use microcache_engine::Decision;
@@ -88,7 +88,7 @@ fn meaning(place: BuiltinService, outlook: &RequestExplanation) -> Meaning {
 pub(super) fn sentence(place: BuiltinService, outlook: &RequestExplanation) -> String {
     let what = match (place, meaning(place, outlook)) {
         (BuiltinService::Script, Meaning::Read) => {
-            "Answered with the script for self-updating pages, which is part of Microcache"
+            "Answered with a script for pages, which is part of Microcache"
         }
         (_, Meaning::Read) => {
             "Served from memory: a document is fresh until it changes, and is never evicted"

@@ -86,7 +86,7 @@ fn url(proxy: &Proxy, target: &str) -> String {
     format!("http://{}{target}", proxy.address())
 }
 
-fn wait_for_subscribers(admin: SocketAddr, wanted: u64) {
+pub(crate) fn wait_for_subscribers(admin: SocketAddr, wanted: u64) {
     eventually("so many connections", || {
         let stats = Operator::at(admin).get("/v1/stats");
         (stats["push"]["subscribers"] == wanted).then_some(())

@@ -13,6 +13,7 @@ mod collapse;
 mod compression;
 mod connections;
 mod dashboard;
+mod documents_client;
 mod edge;
 mod explain;
 mod fairness;

@@ -10,7 +10,7 @@ use crate::push::{Kept, Live, SECRET, tag};
 use crate::support::websocket::{CLOSE, FIN, UPGRADE, WebSocket};
 use crate::support::{Events, Origin, Proxy, Response, Signal, config_file, eventually, request};
 
-const KEY: &str = "a key of thirty-two characters, or more";
+pub(crate) const KEY: &str = "a key of thirty-two characters, or more";
 const READERS: &str = "a-secret-of-those-who-read";
 const WATCH: &str = "/.well-known/microcache/watch?url=";
 const STREAM: &str = "Accept: text/event-stream";
@@ -28,7 +28,7 @@ fn start(kept: &Kept, origin: &Origin, flags: &[&str]) -> Live {
     live
 }
 
-fn signed(claims: &Value, key: &str) -> String {
+pub(crate) fn signed(claims: &Value, key: &str) -> String {
     let key = EncodingKey::from_secret(key.as_bytes());
     encode(&Header::default(), claims, &key).expect("a token")
 }

@@ -1,8 +1,9 @@
 //! The push cache: paths, storage, and tokens of publishers and readers.
 
+use std::iter;
 use std::path::PathBuf;
 
-use microcache_push::{FleetSettings, LIVE_PATH, Prefix, PushKeys, PushSettings, WATCH_PATH};
+use microcache_push::{FleetSettings, Prefix, PushKeys, PushSettings, SCRIPT_PATHS, WATCH_PATH};
 
 use super::acme::usual_state;
 use super::key_files::{read_key, read_secret};
@@ -203,19 +204,21 @@ impl PushConfig {
     /// others.
     pub(super) fn routes(&self, others: &[Route]) -> Vec<Route> {
         let has_pages = others.iter().any(|route| route.watch != Watching::Off);
-        let watch = [
-            Route {
-                pass: true,
-                ..Route::builtin("watch".to_owned(), Glob::exactly(WATCH_PATH), GoesTo::Watch)
-            },
-            Route::builtin("live".to_owned(), Glob::exactly(LIVE_PATH), GoesTo::Watch),
-        ];
+        let watch = Route {
+            pass: true,
+            ..Route::builtin("watch".to_owned(), Glob::exactly(WATCH_PATH), GoesTo::Watch)
+        };
+        let scripts = SCRIPT_PATHS.into_iter().map(|path| {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            Route::builtin(name.to_owned(), Glob::exactly(path), GoesTo::Watch)
+        });
         let documents = self.prefixes.iter().map(|prefix| {
             let prefix = prefix.as_str();
             let name = format!("push {prefix}");
             Route::builtin(name, Glob::beginning_with(prefix), GoesTo::Push)
         });
-        let watch = watch.into_iter().filter(|_| self.is_on() || has_pages);
+        let watch = iter::once(watch).chain(scripts);
+        let watch = watch.filter(|_| self.is_on() || has_pages);
         let hub = self.mercure.route().into_iter();
         hub.chain(watch).chain(documents).collect()
     }

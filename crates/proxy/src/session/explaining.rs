@@ -14,7 +14,7 @@ use microcache_policy::key::{normal_host, split_query};
 use microcache_policy::{
     CacheStatus, Detail, FieldBlock, FieldIndex, Fields, FormTokenScan, Scheme, Time, upgrade,
 };
-use microcache_push::{LIVE_PATH, MERCURE_PATH};
+use microcache_push::{MERCURE_PATH, SCRIPT_PATHS};
 use microcache_wire::h1::{BadRequest, Framing, RequestTarget, parse_request, split_target};
 use tokio::time::{Instant, timeout_at};
 
@@ -362,7 +362,9 @@ impl Session {
             | GoesTo::FilesFirst(..)
             | GoesTo::Redirect(_)
             | GoesTo::Respond(_) => None,
-            GoesTo::Watch if path == LIVE_PATH.as_bytes() => Some(BuiltinService::Script),
+            GoesTo::Watch if SCRIPT_PATHS.iter().any(|it| it.as_bytes() == path) => {
+                Some(BuiltinService::Script)
+            }
             GoesTo::Watch => Some(BuiltinService::Watch),
             GoesTo::Mercure if path == MERCURE_PATH.as_bytes() => Some(BuiltinService::Hub),
             GoesTo::Mercure => Some(BuiltinService::Subscriptions),

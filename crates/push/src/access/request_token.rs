@@ -17,8 +17,11 @@ pub fn redacted_target(target: &[u8]) -> &[u8] {
     }
     let (path, query) = split_query(target);
     let is_token = |it: &[u8]| {
-        let name = it.split(|&byte| byte == b'=').next();
-        name.is_some_and(|name| takes_decoded(b"authorization", name))
+        let mut parts = it.splitn(2, |&byte| byte == b'=');
+        let is_named = parts
+            .next()
+            .is_some_and(|name| takes_decoded(b"authorization", name));
+        is_named && parts.next().is_some_and(|value| !value.is_empty())
     };
     if query.into_iter().flat_map(parameters).any(is_token) {
         path
@@ -87,7 +90,11 @@ mod tests {
                 "/.well-known/mercure?%61uthorization=x",
                 "/.well-known/mercure",
             ),
-            ("/.well-known/mercure?authorization", "/.well-known/mercure"),
+            // The parameter without a value only makes cookies not count.
+            (
+                "/.well-known/mercure?authorization",
+                "/.well-known/mercure?authorization",
+            ),
             ("/other?authorization=x", "/other?authorization=x"),
             (
                 "/.well-known/microcache/watch?url=/a&authorization=x",
