@@ -1,9 +1,10 @@
 //! Purge rules reach every process that shares a tier, through a log that the tier keeps.
 //!
 //! The process that issues a rule appends it to the log; every process reads the log several times
-//! a second, and at once if the tier announces new records. A rule covers every response whose fetch began before its process had read the log up
-//! to the rule's position, so clocks of other machines do not matter. A process that was away, or
-//! finds a gap in the log, purges everything older than the oldest record.
+//! a second, and at once if the tier announces new records. A rule covers every response whose
+//! fetch began before its process had read the log up to the rule's position, so clocks of other
+//! machines do not matter. A process that was away, or finds a gap in the log, purges everything
+//! older than the oldest record.
 //!
 //! The log may be kept in two copies, on independent servers. A rule counts as delivered once both
 //! have it, so a process that has read either copy without a gap knows every delivered rule: a gap
@@ -31,10 +32,11 @@ use super::rules::RulePlaces;
 
 /// The interval between two reads of the log.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// The interval if the tier announces new records: an announcement may be lost.
-const LOOK_ANNOUNCED: Duration = Duration::from_millis(500);
-/// The shortest time between two reads for announcements, so that many rules are read together.
+/// The shortest time between two reads if the tier announces new records, so that many rules are
+/// read together.
 const READ_PAUSE: Duration = Duration::from_millis(50);
+/// The longest wait for an announcement after that pause: it may be lost.
+const LOOK_ANNOUNCED: Duration = Duration::from_millis(450);
 /// Most rules appended in one batch.
 const APPEND_BATCH: usize = 256;
 /// The time a silent copy of the log is waited for if it may hold records that the other one has
@@ -88,7 +90,7 @@ impl Cache {
                 () = announced => {}
             }
         };
-        let _ = timeout(LOOK_ANNOUNCED - READ_PAUSE, news).await;
+        let _ = timeout(LOOK_ANNOUNCED, news).await;
     }
 
     /// Sends the outgoing rules and reads new ones. Failures are retried in the next step.

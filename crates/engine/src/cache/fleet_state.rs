@@ -106,12 +106,11 @@ impl PurgeLogCopy {
         reply: impl Future<Output = Result<T, TierError>>,
     ) -> Result<T, TierError> {
         let mut reply = pin!(reply);
-        let done = match timeout(SILENCE, &mut reply).await {
-            Ok(done) => done,
-            Err(_) => {
-                *self.trouble.lock() = Some(TierError::Timeout);
-                reply.await
-            }
+        let done = if let Ok(done) = timeout(SILENCE, &mut reply).await {
+            done
+        } else {
+            *self.trouble.lock() = Some(TierError::Timeout);
+            reply.await
         };
         self.noted(done)
     }
