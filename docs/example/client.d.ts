@@ -1,9 +1,8 @@
 // Types of the client for documents (docs/push.md). In tsconfig.json:
 // "compilerOptions": { "paths": { "/.well-known/microcache/client.js": ["./client.d.ts"] } }
 
-/** What has happened to a document. */
 export interface Change<T> {
-  /** `put`: it has new content. `delete`: it is gone. `gap`: versions before the next one are no longer in the history. */
+  /** `gap`: versions before the next one are no longer in the history. */
   event: "put" | "delete" | "gap";
   /** The path of the document. */
   url: string;
@@ -11,18 +10,17 @@ export interface Change<T> {
   id: string;
   /** Its `Content-Type`; undefined if it is gone. */
   type?: string;
-  /** The document: the value of JSON, or text. Null if it is not text and has to be fetched, undefined if it is gone. */
+  /** The value of JSON, or text. Null if it is not text and has to be fetched, undefined if it is gone. */
   document?: T;
   /** The merge patch (RFC 7396) that has led to the document, if only that was sent. */
   patch?: unknown;
 }
 
 export interface SubscriptionError extends Error {
-  /** The path of the document. */
   url: string;
   /** The HTTP status, if there was a response. */
   status?: number;
-  /** Whether the subscription has ended. Otherwise the client tries again. */
+  /** True if the subscription has ended. Otherwise the client tries again. */
   ended?: boolean;
 }
 
@@ -33,9 +31,8 @@ export interface Hub {
     listener: (document: T | undefined, change: Change<T>) => void,
     options?: { onerror?: (error: SubscriptionError) => void },
   ): () => void;
-  /** Ends all subscriptions. */
   close(): void;
 }
 
-/** `token` returns the token (JWT) of the visitor: at the start, before it expires and when the server refuses it. */
+/** `token` returns the visitor's token (JWT): at the start, before it expires, and when the server refuses it. */
 export function connect(options?: { token?: () => string | Promise<string> }): Hub;

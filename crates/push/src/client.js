@@ -52,10 +52,9 @@ const serve = () => {
     // Problem documents have another type.
     if (response.headers.get("content-type").startsWith(accept)) return response;
     const { status } = response;
-    const message = await response.text();
     // Another token may help; otherwise the request is wrong.
     if (token && status === 401) renew((token = 0));
-    throw { message, status, ended: status < 404 && token !== 0 };
+    throw { status, ended: status < 404 && token !== 0, message: await response.text() };
   };
 
   const take = ({ url, id, type, value, text, patch }) => {
@@ -141,11 +140,11 @@ const serve = () => {
         urls.set(port, url);
       } else if (!fresh) urls.delete(port);
       if (fresh && !(url && token)) {
-        const { exp } = claims((token = fresh));
+        // Without `iat` this relies on the clock here. Timers count to 2³¹ ms.
+        const { exp, iat = Date.now() / 1e3 } = claims((token = fresh));
         opened = 0;
         clearTimeout(renewal);
-        // Timers count to 2³¹ ms.
-        if (exp) renewal = setTimeout(renew, Math.max(((exp * 1e3 - Date.now()) * 0.8) % 2e9, 1e4));
+        renewal = exp && setTimeout(renew, Math.max(((exp - iat) * 800) % 2e9, 1e4));
       }
       clearTimeout(opening);
       opening = setTimeout(open, 20);
@@ -167,9 +166,9 @@ export const connect = ({ token } = {}) => {
     return fresh;
   };
 
-  const fail = (it, { message, status, ended }) => {
-    if (ended) stop(it);
-    it.onerror(Object.assign(Error(message), { url: it.url, status, ended }));
+  const fail = (it, error) => {
+    if (error.ended) stop(it);
+    it.onerror(Object.assign(Error(error.message), error, { url: it.url }));
   };
 
   const leave = ({ port }) => port?.postMessage([]);
