@@ -167,7 +167,7 @@ lint: tools deny
 	cargo update --manifest-path compare/client-drivers/rust/Cargo.toml --workspace --locked --quiet
 	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c packaging/static/names.c
 	for script in packaging/install packaging/secret packaging/debian/build packaging/image/build packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm; do sh -n $$script || exit 1; done
-	for script in packaging/test packaging/release packaging/release-test packaging/sbom packaging/third-party packaging/kubernetes-test compare/setup-peers compare/hit compare/tls compare/idle compare/memory compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges compare/edge compare/fleet compare/conformance compare/php compare/forms compare/hints packaging/kubernetes-test crates/microcache/benches/process packaging/fresh; do python3 $$script --help >/dev/null || exit 1; done
+	for script in packaging/test packaging/release packaging/release-test packaging/sbom packaging/third-party packaging/kubernetes-test compare/setup-peers compare/hit compare/tls compare/idle compare/memory compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges compare/edge compare/fleet compare/conformance compare/php compare/forms compare/hints compare/scale compare/scale-real packaging/kubernetes-test crates/microcache/benches/process packaging/fresh; do python3 $$script --help >/dev/null || exit 1; done
 
 # What of it goes to crates.io: the caching client and what it stands on, packed and built from the packages. Cargo takes a package of
 # the same version for the same one, so that nothing may be left of the last time.

@@ -49,8 +49,8 @@ def nice(span):
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
 
 
-def svg(title, panels, events):
-    """The panels one below the other over the same seconds; `events` are (seconds, what happened)."""
+def svg(title, panels, events, label="{} s".format):
+    """The panels one below the other over the same seconds, or over what `label` makes of them; `events` are (seconds, what happened)."""
     end = max(seconds for panel in panels for line in panel.lines.values() for seconds, _ in line)
     across = lambda seconds: LEFT + (WIDTH - LEFT - RIGHT) * seconds / end
     height = TOP + LEGEND_HEIGHT + len(panels) * (PANEL_HEIGHT + GAP)
@@ -58,7 +58,7 @@ def svg(title, panels, events):
              f"<style>{STYLE}</style>", f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>', *legend(panels[0].lines)]
     for number, panel in enumerate(panels):
         top = TOP + LEGEND_HEIGHT + number * (PANEL_HEIGHT + GAP)
-        parts += [*drawn(panel, top, across, end), *happened(events, top, across, is_told=number == 0)]
+        parts += [*drawn(panel, top, across, end, label), *happened(events, top, across, is_told=number == 0)]
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -70,7 +70,7 @@ def legend(names):
         yield text(left + 24, 20, name)
 
 
-def drawn(panel, top, across, end):
+def drawn(panel, top, across, end, label):
     bottom = top + PANEL_HEIGHT
     yield text(LEFT, top - 6, panel.title, 'class="title"')
     for tick in panel.ticks():
@@ -78,7 +78,7 @@ def drawn(panel, top, across, end):
         yield f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>'
         yield text(LEFT - 6, y + 4, f"{tick:,g}", 'text-anchor="end"')
     for seconds in range(0, math.floor(end) + 1, max(1, round(nice(end)))):
-        yield text(across(seconds), bottom + 15, f"{seconds} s", 'text-anchor="middle"')
+        yield text(across(seconds), bottom + 15, label(seconds), 'text-anchor="middle"')
     for number, line in enumerate(panel.lines.values()):
         points = " ".join(f"{across(seconds):.1f},{bottom - PANEL_HEIGHT * panel.height(value):.1f}" for seconds, value in line)
         yield f'<polyline points="{points}" fill="none" stroke="{COLOURS[number]}" stroke-width="1.8"/>'

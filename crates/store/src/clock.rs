@@ -2,7 +2,7 @@
 //! according to the current wall clock.
 
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use microcache_policy::{Millis, Time};
@@ -29,6 +29,16 @@ impl Clock {
         Self {
             started: tokio::time::Instant::now(),
             base: MACHINE.awake(),
+        }
+    }
+
+    /// Starts at a date of its own, for simulations: only tokio's time moves it. From then on, no clock of this
+    /// process notices that the system's was set or suspended.
+    pub fn simulated(date: Time) -> Self {
+        MACHINE.is_simulated.store(true, Ordering::Relaxed);
+        Self {
+            started: tokio::time::Instant::now(),
+            base: date,
         }
     }
 
@@ -128,6 +138,8 @@ struct SystemClocks {
     slept: AtomicU64,
     /// Change of the wall clock since the start, in milliseconds.
     set_by: AtomicI64,
+    /// The clocks of the system are not read.
+    is_simulated: AtomicBool,
 }
 
 impl SystemClocks {
@@ -143,6 +155,7 @@ impl SystemClocks {
             looked: AtomicU64::new(0),
             slept: AtomicU64::new(0),
             set_by: AtomicI64::new(0),
+            is_simulated: AtomicBool::new(false),
         }
     }
 
@@ -161,6 +174,9 @@ impl SystemClocks {
 
     #[cold]
     fn look(&self, awake: Time, ahead: Millis, date: Time) {
+        if self.is_simulated.load(Ordering::Relaxed) {
+            return;
+        }
         self.looked.store(awake.as_millis(), Ordering::Relaxed);
         // A thread preempted between the two clock readings measures too little, never too much.
         let seen = ahead.saturating_sub(self.ahead);

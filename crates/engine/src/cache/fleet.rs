@@ -195,7 +195,7 @@ impl Cache {
                 return Ok(());
             }
             at.noted(log.append_to_log(copy, records, BEGINNING).await)?;
-            at.queued.lock().retain(|queued| !ids.contains(&queued.id));
+            at.note_appended(&ids);
             at.news.notify_one();
         }
     }
@@ -257,6 +257,10 @@ impl Cache {
         let place = |position| self.rules.place(copy, position);
         // Records before the first of these are missing.
         let mut gap = (!page.is_gapless).then(|| place(first));
+        if gap.is_some() && is_loss && self.log_copies() == 1 {
+            // Processes that had not read them see no gap. The rules that are still there are removed below.
+            self.fleet.copies[copy].append_again();
+        }
         for (position, record) in page.records {
             if record == BEGINNING {
                 gap = Some(place(position));

@@ -24,6 +24,9 @@ const SILENCE: Duration = Duration::from_millis(500);
 /// recognise it purges everything.
 pub(super) const BEGINNING: Bytes = Bytes::from_static(b"beginning");
 
+/// The time for which appended rules are kept: a replica that takes over lacks the records of the last moments.
+const REPLICA_LAG: Duration = Duration::from_secs(10);
+
 /// The state shared with the other processes.
 #[derive(Debug, Default)]
 pub(super) struct PurgeFleet {
@@ -41,6 +44,8 @@ pub(super) struct PurgeFleet {
 pub(super) struct PurgeLogCopy {
     /// Rules not yet appended to it, oldest first.
     pub(super) queued: Mutex<VecDeque<QueuedRule>>,
+    /// Rules appended within [`REPLICA_LAG`], oldest first.
+    appended: Mutex<VecDeque<(Instant, QueuedRule)>>,
     /// Held while appending.
     pub(super) appending: tokio::sync::Mutex<()>,
     /// Held while reading, so that records are applied in order.
@@ -118,6 +123,32 @@ impl PurgeLogCopy {
     pub(super) fn noted<T>(&self, done: Result<T, TierError>) -> Result<T, TierError> {
         *self.trouble.lock() = done.as_ref().err().cloned();
         done
+    }
+
+    /// Removes these rules from the queue.
+    pub(super) fn note_appended(&self, ids: &[u64]) {
+        let (now, mut appended) = (Instant::now(), self.appended.lock());
+        self.queued.lock().retain(|queued| {
+            let is_queued = !ids.contains(&queued.id);
+            if !is_queued {
+                appended.push_back((now, queued.clone()));
+            }
+            is_queued
+        });
+        let is_recent = |at: Instant| now.duration_since(at) <= REPLICA_LAG;
+        while appended.len() > MAX_QUEUED || appended.front().is_some_and(|(at, _)| !is_recent(*at))
+        {
+            appended.pop_front();
+        }
+    }
+
+    /// Queues rules again that the log may have lost although they were appended.
+    pub(super) fn append_again(&self) {
+        let appended = std::mem::take(&mut *self.appended.lock());
+        let again = appended
+            .into_iter()
+            .filter(|(at, _)| at.elapsed() <= REPLICA_LAG);
+        self.queued.lock().extend(again.map(|(_, rule)| rule));
     }
 
     /// The copy is known to be down.

@@ -67,7 +67,17 @@ impl Engine {
         find: Arc<dyn FindRoute>,
         tiers: Tiers,
     ) -> Self {
-        let clock = Clock::start();
+        Self::with_clock(settings, routes, find, tiers, Clock::start())
+    }
+
+    /// An engine as by [`Self::new`], with a clock of its own.
+    pub fn with_clock(
+        settings: Settings,
+        routes: Vec<Route>,
+        find: Arc<dyn FindRoute>,
+        tiers: Tiers,
+        clock: Clock,
+    ) -> Self {
         Self {
             cache: Arc::new(Cache::new(settings.memory, settings.flights, tiers, clock)),
             fill_budget: Arc::new(FillBudget::new(settings.fill_memory, settings.clients)),

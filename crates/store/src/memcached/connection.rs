@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, BufWriter};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::health::ServerHealth;
+use super::link::{LinkReader, LinkWriter, ServerLink};
 use super::protocol::{MetaRequest, MetaResponse, ProtocolError, read_answer};
 use super::settings::ServerAddress;
 use crate::tier::TierError;
@@ -47,6 +46,7 @@ struct OutstandingRequest {
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionTarget {
     pub(super) address: ServerAddress,
+    pub(super) link: ServerLink,
     pub(super) health: Arc<ServerHealth>,
     pub(super) max_value: usize,
 }
@@ -66,6 +66,13 @@ enum ConnectionEnd {
 }
 
 impl ConnectionTarget {
+    /// Opens a connection.
+    pub(super) async fn connect(&self) -> io::Result<(LinkReader, LinkWriter)> {
+        self.link
+            .connect(&self.address.host, self.address.port)
+            .await
+    }
+
     /// Processes requests until the queue is closed.
     pub(super) async fn run(self, mut jobs: UnboundedReceiver<QueuedRequest>) {
         while let Some(job) = jobs.recv().await {
@@ -89,8 +96,9 @@ impl ConnectionTarget {
         first: QueuedRequest,
         jobs: &mut UnboundedReceiver<QueuedRequest>,
     ) -> Result<(), ConnectionEnd> {
-        let stream = match timeout_at(first.deadline, connect(&self.address)).await {
-            Ok(Ok(stream)) => stream,
+        let connecting = self.connect();
+        let (read, write) = match timeout_at(first.deadline, connecting).await {
+            Ok(Ok(halves)) => halves,
             Ok(Err(error)) => {
                 let _ = first.reply.send(Err(TierError::Failed(error.to_string())));
                 return Err(error.into());
@@ -100,7 +108,6 @@ impl ConnectionTarget {
                 return Err(ConnectionEnd::Late);
             }
         };
-        let (read, write) = stream.into_split();
         let (sent, waiting) = unbounded_channel();
         tokio::try_join!(
             write_all(write, first, jobs, sent),
@@ -111,7 +118,7 @@ impl ConnectionTarget {
 
     async fn read_all(
         &self,
-        mut reader: BufReader<OwnedReadHalf>,
+        mut reader: BufReader<LinkReader>,
         mut waiting: UnboundedReceiver<OutstandingRequest>,
     ) -> Result<(), ConnectionEnd> {
         loop {
@@ -147,16 +154,9 @@ impl ConnectionTarget {
     }
 }
 
-/// Connects to a server, resolving its name each time.
-pub(super) async fn connect(address: &ServerAddress) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
-}
-
 /// Reads `count` responses.
 pub(super) async fn read_answers(
-    reader: &mut BufReader<OwnedReadHalf>,
+    reader: &mut BufReader<LinkReader>,
     count: usize,
     max_value: usize,
 ) -> Result<MetaResponses, ProtocolError> {
@@ -170,7 +170,7 @@ pub(super) async fn read_answers(
 /// Writes requests as they arrive and flushes when the queue is empty. The reader is informed of each before
 /// its first byte is sent.
 async fn write_all(
-    write: OwnedWriteHalf,
+    write: LinkWriter,
     first: QueuedRequest,
     jobs: &mut UnboundedReceiver<QueuedRequest>,
     sent: UnboundedSender<OutstandingRequest>,

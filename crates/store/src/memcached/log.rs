@@ -76,6 +76,11 @@ pub(super) fn copies(ring: &KetamaRing) -> Vec<LogCopy> {
 }
 
 impl LogCopy {
+    /// Returns whether the copy is on the server with this index.
+    pub(super) fn is_on(&self, server: usize) -> bool {
+        self.server == server
+    }
+
     /// Returns a handle to the copy, given the servers of the pool.
     pub(super) fn on<'a>(&'a self, servers: &'a [PoolServer]) -> LogCopyHandle<'a> {
         LogCopyHandle {

@@ -8,6 +8,7 @@ mod claims;
 mod connection;
 mod health;
 mod keys;
+mod link;
 mod log;
 mod pages;
 mod pending_claims;
@@ -37,6 +38,7 @@ use crate::tier::{
     Tier, TierError, TierFuture, TierStats, Token,
 };
 use claims::ClaimGrant;
+pub use link::{ServerLink, SimulatedConnect};
 use log::{LogCopy, LogCopyHandle};
 pub use pages::{ApplicationPages, InvalidPageKey, PageKey};
 use protocol::{MetaRequest, MetaResponse};
@@ -80,13 +82,15 @@ impl Memcached {
     ) -> Result<Arc<Self>, InvalidSettings> {
         settings.check()?;
         let max_value = settings.max_item.max(USUAL_MAX_ITEM);
-        let start = |address: &ServerAddress| {
-            PoolServer::start(address.clone(), max_value, &settings, handle)
-        };
         let ring = KetamaRing::new(&settings.servers);
+        let log = log::copies(&ring);
+        let start = |(index, address): (usize, &ServerAddress)| {
+            let has_log = log.iter().any(|copy| copy.is_on(index));
+            PoolServer::start(address.clone(), max_value, &settings, has_log, handle)
+        };
         Ok(Arc::new(Self {
-            servers: settings.servers.iter().map(start).collect(),
-            log: log::copies(&ring),
+            servers: settings.servers.iter().enumerate().map(start).collect(),
+            log,
             ring,
             when_lost: settings.when_lost,
             max_item: settings.max_item,

@@ -1,7 +1,7 @@
 //! Claims of unknown outcome: granted or released without a confirmed response. They are withdrawn when the
 //! server responds again, since other processes would otherwise wait for a fill that never happens.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -15,7 +15,7 @@ const MOST: usize = 10_000;
 /// Claims of unknown outcome on one server.
 #[derive(Debug, Default)]
 pub(super) struct PendingClaims {
-    claims: Mutex<HashMap<EntryId, ClaimPurpose>>,
+    claims: Mutex<BTreeMap<EntryId, ClaimPurpose>>,
     added: Notify,
 }
 

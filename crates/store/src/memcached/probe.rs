@@ -2,16 +2,16 @@
 //! met by a single connection.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::io::{AsyncWriteExt, BufReader};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::claims::ClaimPurpose;
-use super::connection::{ConnectionTarget, MetaResponses, connect, read_answers};
+use super::connection::{ConnectionTarget, MetaResponses, read_answers};
 use super::health::{OwedRemovals, ServerStats};
 use super::keys;
+use super::link::{LinkReader, LinkWriter};
 use super::pending_claims::PendingClaims;
 use super::protocol::{MetaRequest, MetaResponse, check_removed, read_line};
 use super::settings::MemcachedSettings;
@@ -44,8 +44,8 @@ pub(super) struct Probe {
 /// Connection of a probe.
 struct ProbeConnection<'a> {
     probe: &'a Probe,
-    reader: BufReader<OwnedReadHalf>,
-    writer: OwnedWriteHalf,
+    reader: BufReader<LinkReader>,
+    writer: LinkWriter,
 }
 
 impl Probe {
@@ -53,13 +53,21 @@ impl Probe {
         line: ConnectionTarget,
         pending_claims: Arc<PendingClaims>,
         settings: &MemcachedSettings,
+        has_log: bool,
     ) -> Self {
+        // Without the log this process misses purges, so its servers are tried at short intervals.
+        let often = settings.retry_after / 2;
+        let [retry_after, retry_after_max] = if has_log {
+            [often, often]
+        } else {
+            [settings.retry_after, settings.retry_after_max]
+        };
         Self {
             line,
             pending_claims,
             deadline: settings.deadline,
-            retry_after: settings.retry_after,
-            retry_after_max: settings.retry_after_max,
+            retry_after,
+            retry_after_max,
             check_every: settings.check_every,
         }
     }
@@ -75,6 +83,7 @@ impl Probe {
             if health.is_in_service() {
                 pause = self.retry_after;
                 tokio::select! {
+                    biased;
                     () = health.lost() => continue,
                     () = self.pending_claims.added() => sleep(SETTLING).await,
                     () = sleep(jittered(self.check_every, SPREAD)) => {}
@@ -98,11 +107,11 @@ impl Probe {
 
     /// Reads the statistics and delivers queued removals and releases.
     async fn visit(&self) -> Result<(), String> {
-        let stream = match timeout(CONNECT, connect(&self.line.address)).await {
-            Ok(stream) => stream.map_err(|error| error.to_string())?,
+        let connecting = self.line.connect();
+        let (reader, writer) = match timeout(CONNECT, connecting).await {
+            Ok(halves) => halves.map_err(|error| error.to_string())?,
             Err(_) => return Err("connect timeout".to_owned()),
         };
-        let (reader, writer) = stream.into_split();
         let mut visit = ProbeConnection {
             probe: self,
             reader: BufReader::new(reader),
@@ -126,8 +135,11 @@ impl ProbeConnection<'_> {
         }
         let report = timeout(deadline, self.statistics()).await;
         let report = report.map_err(|_| TierError::Timeout)??;
-        while let OwedRemovals::Removals(ids) =
-            self.probe.line.health.answered(report, Instant::now())
+        while let OwedRemovals::Removals(ids) = self
+            .probe
+            .line
+            .health
+            .answered(report, Instant::now().into_std())
         {
             for block in ids.chunks(BLOCK) {
                 self.deliver(block).await?;

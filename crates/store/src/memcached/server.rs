@@ -45,16 +45,18 @@ pub(super) struct PoolServer {
 }
 
 impl PoolServer {
-    /// Starts the probe of a server. Connections are opened on demand.
+    /// Starts the probe of a server, which may have a copy of the log. Connections are opened on demand.
     pub(super) fn start(
         address: ServerAddress,
         max_value: usize,
         settings: &MemcachedSettings,
+        has_log: bool,
         handle: &Handle,
     ) -> Self {
         let health = ServerHealth::new(settings.failures, settings.max_missed_removals);
         let line = ConnectionTarget {
             address: address.clone(),
+            link: settings.link.clone(),
             health: Arc::new(health),
             max_value,
         };
@@ -66,7 +68,7 @@ impl PoolServer {
         let connections = connections.collect();
         let health = Arc::clone(&line.health);
         let pending_claims = Arc::new(PendingClaims::default());
-        let probe = Probe::new(line, Arc::clone(&pending_claims), settings);
+        let probe = Probe::new(line, Arc::clone(&pending_claims), settings, has_log);
         let watch = handle.spawn(probe.watch());
         Self {
             address,

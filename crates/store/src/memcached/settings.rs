@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::link::ServerLink;
 use super::pages::ApplicationPages;
 
 /// Default port of memcached. On the ring, servers with this port are identified by host alone.
@@ -95,7 +96,8 @@ pub struct MemcachedSettings {
     pub max_outstanding: usize,
     /// Consecutive failures after which a server is taken out of service.
     pub failures: u32,
-    /// Initial retry interval of a lost server, doubled after each attempt, with jitter.
+    /// Initial retry interval of a lost server, doubled after each attempt, with jitter. A server with a copy of
+    /// the purge log is retried at half of it.
     pub retry_after: Duration,
     /// Maximum retry interval.
     pub retry_after_max: Duration,
@@ -112,6 +114,8 @@ pub struct MemcachedSettings {
     pub max_missed_removals: usize,
     /// Pages written for nginx's memcached module; `None` to ignore them.
     pub pages: Option<ApplicationPages>,
+    /// Network to the servers.
+    pub link: ServerLink,
 }
 
 impl Default for MemcachedSettings {
@@ -130,6 +134,7 @@ impl Default for MemcachedSettings {
             max_object: 8 * 1024 * 1024,
             max_missed_removals: 100_000,
             pages: None,
+            link: ServerLink::default(),
         }
     }
 }
