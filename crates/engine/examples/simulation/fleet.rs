@@ -234,11 +234,8 @@ impl Fleet {
             sleep(Duration::from_millis(JOINING)).await;
             if is_serving.is_some_and(|it| it.load(Ordering::Relaxed)) {
                 let after = cost(&world);
-                world.note(|counts| {
-                    counts
-                        .joins
-                        .push(std::array::from_fn(|at| after[at] - before[at]))
-                });
+                let joined = std::array::from_fn(|at| after[at] - before[at]);
+                world.note(|counts| counts.joins.push(joined));
             }
         });
     }
@@ -379,7 +376,7 @@ impl Fleet {
             self.world
                 .note(|counts| counts.most_memory = counts.most_memory.max(memory.bytes));
             if memory.bytes > memory.capacity || fetches > MAX_FETCHES {
-                self.world.violate(format!(
+                self.world.violate(&format!(
                     "{:?} has {memory:?} and {fetches} fetches",
                     node.life
                 ));

@@ -108,7 +108,7 @@ impl Pool {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         if self.network.path(node, server) != Path::Works {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
         let (near, far) = duplex(BUFFER);
         tokio::spawn(self.serve(node, server, far));

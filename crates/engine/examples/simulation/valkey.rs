@@ -37,18 +37,18 @@ pub(crate) struct Valkey {
 
 #[derive(Default)]
 struct Data {
-    records: BTreeMap<EntryId, Value<Entry>>,
-    claims: BTreeMap<EntryId, Value<u64>>,
-    log: VecDeque<(u64, Value<Bytes>)>,
+    records: BTreeMap<EntryId, Timed<Entry>>,
+    claims: BTreeMap<EntryId, Timed<u64>>,
+    log: VecDeque<(u64, Timed<Bytes>)>,
 }
 
-struct Value<T> {
+struct Timed<T> {
     value: T,
     written: u64,
     expires: u64,
 }
 
-impl<T> Value<T> {
+impl<T> Timed<T> {
     fn new(value: T, now: u64, lasts: Duration) -> Self {
         let expires = now.saturating_add(lasts.as_millis() as u64);
         Self {
@@ -104,19 +104,19 @@ impl Data {
         if self.claimed_by(id, now).is_some() {
             return Claim::HeldElsewhere;
         }
-        self.claims.insert(id, Value::new(token, now, hold));
+        self.claims.insert(id, Timed::new(token, now, hold));
         Claim::Granted(Token(token))
     }
 
     fn append(&mut self, records: Vec<Bytes>, beginning: Bytes, now: u64) {
         if self.log.is_empty() {
-            let beginning = Value::new(beginning, now, Duration::MAX);
+            let beginning = Timed::new(beginning, now, Duration::MAX);
             self.log.push_back((new_log() + 1, beginning));
         }
         for record in records {
             let last = self.log.back().map_or(0, |(position, _)| *position);
             let position = in_log(log_number(last), DATE + now).max(last + 1);
-            let record = Value::new(record, now, Duration::MAX);
+            let record = Timed::new(record, now, Duration::MAX);
             self.log.push_back((position, record));
         }
         let over = self.log.len().saturating_sub(LENGTH);
@@ -255,7 +255,7 @@ impl Tier for ValkeyTier {
             if token.is_some_and(|token| data.claimed_by(id, now) != Some(token.0)) {
                 return (PutOutcome::Superseded, bytes);
             }
-            data.records.insert(id, Value::new(entry, now, expires));
+            data.records.insert(id, Timed::new(entry, now, expires));
             data.claims.remove(&id);
             (PutOutcome::Stored, bytes)
         }))

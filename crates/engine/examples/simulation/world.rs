@@ -138,7 +138,7 @@ impl World {
         self.truth.lock().counts.clone()
     }
 
-    pub(crate) fn violate(&self, what: String) {
+    pub(crate) fn violate(&self, what: &str) {
         let at = self.network.now();
         let mut truth = self.truth.lock();
         if truth.counts.violations.len() < DESCRIBED {
@@ -221,7 +221,7 @@ impl World {
                 self.connected_since(by.node),
             );
             drop(truth);
-            self.violate(what);
+            self.violate(&what);
         }
     }
 
