@@ -227,12 +227,10 @@ mod tests {
     /// Several seeds with faults, and one without, for each tier.
     fn run(tier: TierName) {
         for (seed, has_faults) in [(1, false), (2, true), (3, true), (4, true)] {
-            let has_wrong_clocks = seed == 4;
             let plan = Plan {
                 seed,
                 tier,
                 has_faults,
-                has_wrong_clocks,
                 ..SMALL
             };
             let (counts, _) = fleet::run(plan);
