@@ -926,8 +926,8 @@ fn the_sample_loads_as_it_is_and_with_every_setting_switched_on() {
         let config = read(&without);
         // One of them is the authentication server.
         assert_eq!(config.upstreams.len(), 3);
-        // Five of them are those of the Mercure hub, the documents, the watch endpoint and the script of personal parts.
-        assert_eq!(config.routes.len(), 12);
+        // Six of them are those of the Mercure hub, the documents, the watch endpoint and the scripts.
+        assert_eq!(config.routes.len(), 13);
     }
     for about in options::top_level() {
         let setting = format!("\n{} = ", about.name);
@@ -1374,7 +1374,7 @@ fn servers_of_authentication_are_groups_of_their_own() {
     let (first, second) = (Some(1), Some(2));
     assert_eq!(
         groups,
-        [first, first, first, second, first, None, None, first]
+        [first, first, first, first, second, first, None, None, first]
     );
     assert_eq!(config.settings.upstreams.len(), 1);
     let default = config.routes.last().expect("a route");
