@@ -19,7 +19,7 @@ const MAX_FIGURES: usize = 2048;
 /// Slots that are read at the same time. A reader stops after as many empty ones.
 const BATCH: usize = 64;
 /// The time for which figures are kept that are not renewed.
-const LIFETIME: Duration = Duration::from_secs(60);
+const LIFETIME: Duration = Duration::from_mins(1);
 /// Renewals between two looks for a lower slot: those of nodes that have ended become free.
 const ROUNDS: u32 = 16;
 /// The beginning of a head.
@@ -135,7 +135,7 @@ impl Cache {
             return Ok(None);
         };
         match tier.get(id_of(slot)).await {
-            Ok(entry) => Ok(entry.and_then(figures_of)),
+            Ok(entry) => Ok(entry.as_ref().and_then(figures_of)),
             // Foreign or damaged content was removed.
             Err(TierError::Corrupt(_)) => Ok(None),
             Err(error) => Err(error),
@@ -147,7 +147,7 @@ fn id_of(slot: usize) -> EntryId {
     EntryId::of(format!("microcache node slot {slot}").as_bytes())
 }
 
-fn figures_of(entry: Entry) -> Option<NodeFigures> {
+fn figures_of(entry: &Entry) -> Option<NodeFigures> {
     let id = entry.head.strip_prefix(MAGIC)?;
     let figures = entry.body.bytes()?;
     (figures.len() <= MAX_FIGURES).then_some(NodeFigures {

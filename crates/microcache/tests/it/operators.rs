@@ -590,6 +590,10 @@ pub(crate) fn check_schema(description: &Value, schema: &Value, value: &Value, p
             ("const", wanted) => value == wanted,
             ("enum", Value::Array(values)) => values.contains(value),
             ("minimum", wanted) => value.is_null() || value.as_f64() >= wanted.as_f64(),
+            ("maxLength", wanted) => {
+                let length = value.as_str().map(|text| text.chars().count() as u64);
+                length <= wanted.as_u64()
+            }
             ("maxItems", wanted) => {
                 value.as_array().map(|list| list.len() as u64) <= wanted.as_u64()
             }

@@ -151,9 +151,11 @@ fn it_shows_the_server_and_purges_the_marked_url_and_leaves_the_terminal_as_it_w
     terminal.press("Tab");
     terminal.shows("routes, p50");
     let routes = terminal.shows("default");
-    assert!(routes.contains("Tab errors, urls"), "{routes}");
+    assert!(routes.contains("Tab errors, nodes, urls"), "{routes}");
     terminal.press("e");
     terminal.shows("no recent errors");
+    terminal.press("n");
+    terminal.shows("this node");
     terminal.press("u");
     terminal.shows("busiest urls");
     terminal.press("q");
