@@ -224,13 +224,14 @@ mod tests {
         visits: 2.0,
     };
 
-    /// Several seeds with faults, and one without, for each tier.
+    /// Several seeds with faults, one of them with wrong clocks, and one without, for each tier.
     fn run(tier: TierName) {
         for (seed, has_faults) in [(1, false), (2, true), (3, true), (4, true)] {
             let plan = Plan {
                 seed,
                 tier,
                 has_faults,
+                has_wrong_clocks: seed == 4,
                 ..SMALL
             };
             let (counts, _) = fleet::run(plan);

@@ -215,6 +215,9 @@ impl Cache {
         purges_known: LogPositions,
     ) -> Option<Covered> {
         let entry = EntryNames::new(held);
+        // By a clock that is ahead: it may be older than any purge whose place in the log is not known yet.
+        let is_from_future = at > self.clock.now();
+        let at = if is_from_future { Time::default() } else { at };
         let by_rule = self.rules.covers(&entry, Since::Fetch { at, purges_known });
         if self.purges.covers(key, at) {
             Some(Covered::Hard)
@@ -233,5 +236,25 @@ impl Cache {
             self.memory
                 .learn_vary(leader.key(), &others.names, until, now);
         }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use microcache_policy::Scheme;
+    use microcache_store::{Clock, Tiers};
+
+    use super::super::rule::{Scope, Strength};
+    use super::super::testing::{cache, key_of, stored};
+
+    #[test]
+    fn an_entry_by_a_clock_that_is_ahead_is_covered_by_a_purge_of_now() {
+        let cache = cache(Tiers::default(), Clock::start());
+        let key = key_of(Scheme::Https, "a.example", "/");
+        let now = cache.clock.now();
+        let mut ahead = stored(&key, "Cache-Control: max-age=100", now.plus(1000));
+        assert!(!cache.is_tier_entry_purged(&key, &mut ahead));
+        cache.issue(Scope::Everything, Strength::Hard);
+        assert!(cache.is_tier_entry_purged(&key, &mut ahead));
     }
 }
