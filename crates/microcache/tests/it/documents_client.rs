@@ -50,6 +50,12 @@ fn tabs_of_a_sign_in_share_a_stream() {
         serve(target, POLICY, PAGE);
     }
     serve("/page.js", "Content-Type: text/javascript", SCRIPT);
+    serve(
+        "/end",
+        "Content-Type: text/html",
+        "<script src=/gone.js></script>",
+    );
+    serve("/gone.js", "Content-Type: text/javascript", "");
     for user in ["7", "8"] {
         let read = [format!("/live/p/{user}")];
         let token = signed(&json!({"sub": user, "microcache": {"read": read}}), KEY);
@@ -86,7 +92,8 @@ fn tabs_of_a_sign_in_share_a_stream() {
     let stats = Operator::at(admin).get("/v1/stats");
     assert_eq!(stats["push"]["deltas"], 1, "one patch for two tabs");
     gate.open();
-    origin.wait_for("/end", 1);
+    // The next page is there, so the one before is gone.
+    origin.wait_for("/gone.js", 1);
     patch(r#"{"n":3}"#);
     origin.wait_for("/told?2=3-7-put", 1);
     wait_for_subscribers(admin, 2);

@@ -726,5 +726,5 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     check_described(&description, &paths["/v1/reload"]["post"], &refused);
     let drained = operator.ask("POST", "/v1/drain", None);
     check_described(&description, &paths["/v1/drain"]["post"], &drained);
-    assert_eq!(requested, 19);
+    assert_eq!(requested, 20);
 }

@@ -46,9 +46,10 @@ const BEGIN: &str = "\
 
 /// Appends the further arguments as records. A stream that does not end with a valid entry is replaced. A
 /// server at its `maxmemory` lets only scripts that have written go on writing: hence the first command, on a
-/// key that does not exist. A refused record would look like one that the stream cannot take.
+/// key that does not exist, and that a server whose slot moves may refuse. A refused record would look like one that the
+/// stream cannot take.
 const APPEND: &str = "\
-    redis.call('DEL', KEYS[1] .. ':none') \
+    redis.pcall('DEL', KEYS[1] .. ':none') \
     local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1] \
     local log, count \
     if last then \
