@@ -63,7 +63,7 @@ function showNodes(told) {
     ["Hit ratio", "n", (one) => share(one.stored, one.requests)],
     ["Errors", "n", (one) => count(one.errors)],
     ["Memory", "n", (one) => bytes(one.memory.bytes)],
-    ["Purges to read", "n", (one) => count(one.purges.behind)],
+    ["Purges", "", (one) => (one.purges.behind_seconds === null ? "all read" : `behind for ${span(one.purges.behind_seconds)}`)],
   ], told.nodes.map((one) => ({ key: one.id, ...one })));
 }
 

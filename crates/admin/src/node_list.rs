@@ -53,6 +53,17 @@ pub(crate) struct NodeList {
 struct Renewal {
     round: u64,
     seen: Instant,
+    /// Position in the log of purges that another node had read, which this one has not yet, and the time of that.
+    awaited: (u64, Instant),
+}
+
+/// The standing of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Time since it was seen to renew its figures.
+    pub(crate) silent: Duration,
+    /// Time for which it has lacked purges that another node has read.
+    pub(crate) behind: Duration,
 }
 
 impl NodeList {
@@ -113,19 +124,32 @@ impl NodeList {
             .clone()
     }
 
-    /// Returns the time since each node was seen to renew its figures. Clocks of other machines do not matter.
-    pub(crate) fn silent(&self, nodes: &[(u64, Figures)], now: Instant) -> Vec<Duration> {
-        let mut renewals = self.renewals.lock().unwrap_or_else(PoisonError::into_inner);
-        renewals.retain(|id, _| nodes.iter().any(|(present, _)| present == id));
-        let since = |(id, figures): &(u64, Figures)| {
-            let round = figures.round;
-            let renewal = renewals.entry(*id).or_insert(Renewal { round, seen: now });
+    /// Returns the standing of each node, by its figures and those that were read before. Clocks of other machines do not
+    /// matter.
+    pub(crate) fn standings(&self, nodes: &[(u64, Figures)], now: Instant) -> Vec<Standing> {
+        let newest = nodes.iter().map(|(_, node)| node.purge_position).max();
+        let newest = newest.unwrap_or(0);
+        let mut known = self.renewals.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|id, _| nodes.iter().any(|(present, _)| present == id));
+        let standing = |(id, figures): &(u64, Figures)| {
+            let (round, position) = (figures.round, figures.purge_position);
+            let renewal = known.entry(*id).or_insert(Renewal {
+                round,
+                seen: now,
+                awaited: (position, now),
+            });
             if renewal.round != round {
-                *renewal = Renewal { round, seen: now };
+                (renewal.round, renewal.seen) = (round, now);
             }
-            now.saturating_duration_since(renewal.seen)
+            if position >= renewal.awaited.0 {
+                renewal.awaited = (newest, now);
+            }
+            Standing {
+                silent: now.saturating_duration_since(renewal.seen),
+                behind: now.saturating_duration_since(renewal.awaited.1),
+            }
         };
-        nodes.iter().map(since).collect()
+        nodes.iter().map(standing).collect()
     }
 }
 
@@ -182,12 +206,42 @@ mod tests {
                 (id, figures)
             };
             let all: Vec<_> = rounds.iter().map(figures).collect();
-            let silent = nodes.silent(&all, start + Duration::from_secs(seconds));
-            silent.iter().map(Duration::as_secs).collect::<Vec<_>>()
+            let standings = nodes.standings(&all, start + Duration::from_secs(seconds));
+            let silent = standings.iter().map(|it| it.silent.as_secs());
+            silent.collect::<Vec<_>>()
         };
         assert_eq!(at(0, &[(1, 5), (2, 90)]), [0, 0]);
         assert_eq!(at(7, &[(1, 8), (2, 90)]), [0, 7]);
         assert_eq!(at(9, &[(2, 1)]), [0], "it was started again");
         assert_eq!(at(30, &[(1, 8)]), [0], "it was not listed meanwhile");
+    }
+
+    #[test]
+    fn a_node_is_behind_for_as_long_as_it_lacks_a_purge() {
+        let nodes = NodeList::new(&NodeSlot::new());
+        let start = Instant::now();
+        let at = |seconds, positions: [u64; 2]| {
+            let figures = |(id, purge_position)| {
+                let figures = Figures {
+                    purge_position,
+                    ..Figures::default()
+                };
+                (id, figures)
+            };
+            let all = [(1, positions[0]), (2, positions[1])].map(figures);
+            let standings = nodes.standings(&all, start + Duration::from_secs(seconds));
+            let behind = standings.iter().map(|it| it.behind.as_secs());
+            behind.collect::<Vec<_>>()
+        };
+        assert_eq!(at(0, [70, 70]), [0, 0]);
+        assert_eq!(at(2, [90, 70]), [0, 0]);
+        assert_eq!(at(4, [95, 70]), [0, 2]);
+        assert_eq!(
+            at(6, [99, 90]),
+            [0, 0],
+            "it has the first, and lacks newer ones"
+        );
+        assert_eq!(at(9, [99, 90]), [0, 3]);
+        assert_eq!(at(11, [99, 99]), [0, 0]);
     }
 }

@@ -12,12 +12,14 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::interface::Interface;
-use crate::node_list::{Figures, known};
+use crate::node_list::{Figures, Standing, known};
 
 /// Interval between two renewals of a node's figures.
 const PERIOD: Duration = Duration::from_secs(2);
 /// The time without a renewal after which a node counts as away.
 const AWAY: Duration = Duration::from_secs(6);
+/// The time without a purge that others know after which a node counts as behind. Figures are up to a period old.
+const BEHIND: Duration = Duration::from_secs(5);
 
 /// Lists the nodes that share the tier of this one, by name.
 pub(crate) async fn nodes(State(interface): State<Arc<Interface>>) -> Json<Value> {
@@ -28,32 +30,26 @@ pub(crate) async fn nodes(State(interface): State<Arc<Interface>>) -> Json<Value
     nodes.retain(|(id, _)| *id != this.id());
     nodes.push((this.id(), this.own()));
     nodes.sort_by(|(_, a), (_, b)| (&a.name, a.pid).cmp(&(&b.name, b.pid)));
-    let newest = nodes.iter().map(|(_, node)| node.purge_position).max();
-    let silent = this.silent(&nodes, Instant::now());
-    let nodes = nodes.iter().zip(silent).map(|((id, node), silent)| {
-        let is_away = silent > AWAY && *id != this.id();
-        view(
-            *id,
-            node,
-            is_away.then_some(silent),
-            newest.unwrap_or(0),
-            *id == this.id(),
-        )
-    });
+    let standings = this.standings(&nodes, Instant::now());
+    let nodes = nodes.iter().zip(standings);
+    let nodes = nodes.map(|((id, node), standing)| view(*id, node, standing, *id == this.id()));
     Json(json!({
         "nodes": nodes.collect::<Vec<_>>(),
         "last_error": error,
     }))
 }
 
-fn view(id: u64, node: &Figures, silent: Option<Duration>, newest: u64, is_this: bool) -> Value {
+fn view(id: u64, node: &Figures, standing: Standing, is_this: bool) -> Value {
+    let Standing { silent, behind } = standing;
+    let away = (silent > AWAY && !is_this).then_some(silent);
+    let behind = (behind > BEHIND).then_some(behind);
     json!({
         "id": format!("{id:016x}"),
         "name": node.name,
         "pid": node.pid,
         "version": node.version,
         "this": is_this,
-        "away_seconds": silent.map(|silent| silent.as_secs()),
+        "away_seconds": away.map(|time| time.as_secs()),
         "draining": node.draining,
         "uptime_seconds": node.uptime_seconds,
         "requests": node.requests,
@@ -64,7 +60,7 @@ fn view(id: u64, node: &Figures, silent: Option<Duration>, newest: u64, is_this:
         "origin_per_second": node.origin_per_second,
         "memory": { "bytes": node.memory_bytes, "capacity": node.memory_capacity },
         "purges": {
-            "behind": newest.saturating_sub(node.purge_position),
+            "behind_seconds": behind.map(|time| time.as_secs()),
             "unpublished": node.purges_unpublished,
         },
     })

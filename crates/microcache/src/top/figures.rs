@@ -149,8 +149,8 @@ pub(super) struct Node {
     pub(super) hits: Option<f64>,
     /// Memory of stored responses, in bytes.
     pub(super) memory: u64,
-    /// Positions of the log of purges that it has not read yet.
-    pub(super) behind: u64,
+    /// Seconds for which it has lacked purges.
+    pub(super) behind: Option<u64>,
 }
 
 /// Reads the nodes of an answer.
@@ -177,7 +177,7 @@ fn node(answer: &Value) -> Node {
         origin_per_second: rate("origin_per_second"),
         hits: (requests > 0).then(|| number(&answer["stored"]) as f64 / requests as f64 * 100.0),
         memory: number(&answer["memory"]["bytes"]),
-        behind: number(&answer["purges"]["behind"]),
+        behind: answer["purges"]["behind_seconds"].as_u64(),
     }
 }
 

@@ -198,7 +198,8 @@ fn row_of_node(node: &Node) -> Row<'static> {
         format!("{:.1}", node.origin_per_second),
         hits.unwrap_or_else(|| "–".to_owned()),
         size(node.memory),
-        node.behind.to_string(),
+        node.behind
+            .map_or_else(|| "–".to_owned(), |seconds| format!("{seconds} s")),
         node.state.clone(),
     ];
     let cells = cells.into_iter().zip(OF_NODES);
