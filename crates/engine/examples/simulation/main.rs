@@ -54,7 +54,7 @@ enum TierName {
     Memcached,
 }
 
-/// What is simulated.
+/// A run: fleet, tier, faults and visitors.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     nodes: usize,

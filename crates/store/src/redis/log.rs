@@ -8,8 +8,8 @@
 //! A foreign entry would block readers, or, with an id beyond ours, writers. It is replaced by a new log,
 //! which readers treat as a lost one.
 //!
-//! The log is polled. What is appended is announced as well, so that readers look at once: see
-//! [`super::announcements`].
+//! What is appended is announced, so that readers look at once ([`super::announcements`]). They poll the log as well:
+//! an announcement may be lost.
 
 use bytes::Bytes;
 use redis::Value;
