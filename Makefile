@@ -47,11 +47,12 @@ check: style
 
 # The tiers are tested against real servers, and the ring of memcached servers against another client of it. What this machine does not
 # let a test try, it adds to a list, which stands at the end. In CI only Valkey may stand there, which Debian 12 does not have.
-# Most black-box tests wait for servers: two per core take two thirds of the time of one per core, and more of them disturb browsers.
+# Most black-box tests wait for servers: two per core take two thirds of the time of one per core, and more of them disturb browsers. A test
+# that fails runs once more by itself, and is named at the end (crates/microcache/tests/run).
 test: PACKAGES = curl:curl nghttp:nghttp2-client /usr/sbin/nghttpd:nghttp2-server haproxy:haproxy /usr/sbin/nginx:nginx-light /usr/sbin/varnishd:varnish memcached:memcached /usr/lib/python3/dist-packages/pylibmc:python3-pylibmc redis-server:redis-server faketime:faketime unshare:util-linux mount:mount tmux:tmux openssl:openssl testssl:testssl.sh javac:default-jdk-headless chromium:chromium /usr/share/php/Symfony/Component/Mercure/Hub.php:php-symfony-mercure /usr/share/php/Symfony/Component/HttpKernel/HttpKernel.php:php-symfony-http-kernel php:php-cli /usr/sbin/php-fpm8.2:php8.2-fpm /usr/lib/python3/dist-packages/httpx:python3-httpx /usr/lib/python3/dist-packages/h2:python3-h2 /usr/lib/python3/dist-packages/grpc/__init__.py:python3-grpcio /usr/lib/python3/dist-packages/websockets:python3-websockets
 test: tools shuttle h2spec pebble eventsource fragments
 	@list=$$(mktemp) && export LEFT_OUT="$$list" && done=0; \
-	RUST_TEST_THREADS=$$((2 * $$(nproc))) H2SPEC="$$PWD/target/h2spec" PEBBLE="$$PWD/target/pebble" CHALLTESTSRV="$$PWD/target/pebble-challtestsrv" cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
+	H2SPEC="$$PWD/target/h2spec" PEBBLE="$$PWD/target/pebble" CHALLTESTSRV="$$PWD/target/pebble-challtestsrv" crates/microcache/tests/run || done=$$?; \
 	cargo test --workspace --locked --doc || done=$$?; \
 	if [ $$done != 0 ]; then :; elif command -v valkey-server >/dev/null; then $(MAKE) --no-print-directory test-valkey || done=$$?; \
 	else echo "left out: the tests with Valkey (make test-valkey; Debian has it from version 13 on)" >>"$$list"; fi; \
@@ -167,6 +168,7 @@ lint: tools deny
 	cargo update --manifest-path compare/client-drivers/rust/Cargo.toml --workspace --locked --quiet
 	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c packaging/static/names.c
 	for script in packaging/install packaging/secret packaging/debian/build packaging/image/build packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm; do sh -n $$script || exit 1; done
+	bash -n crates/microcache/tests/run
 	for script in packaging/test packaging/release packaging/release-test packaging/sbom packaging/third-party packaging/kubernetes-test compare/setup-peers compare/hit compare/tls compare/idle compare/memory compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges compare/edge compare/fleet compare/conformance compare/php compare/forms compare/hints compare/scale compare/scale-real packaging/kubernetes-test crates/microcache/benches/process packaging/fresh; do python3 $$script --help >/dev/null || exit 1; done
 
 # What of it goes to crates.io: the caching client and what it stands on, packed and built from the packages. Cargo takes a package of

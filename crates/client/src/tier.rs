@@ -98,7 +98,7 @@ impl Tier {
     }
 
     /// Sets the timeout of look-ups, after which a request goes to the server. Default: 50 ms; 250 ms for a disk, and 2
-    /// s for a directory, which may be on a slow network file system.
+    /// s for a directory, which may be on a slow network file system. Writes may take at least as long.
     #[must_use]
     pub const fn timeout(mut self, most: Duration) -> Self {
         self.timeout = most;
@@ -151,9 +151,11 @@ impl Tier {
                 directory,
                 capacity,
             } => {
+                let defaults = DiskSettings::new(directory, *capacity);
                 let settings = DiskSettings {
                     read_deadline: self.timeout,
-                    ..DiskSettings::new(directory, *capacity)
+                    write_deadline: defaults.write_deadline.max(self.timeout),
+                    ..defaults
                 };
                 AnyTier::Local(Disk::open(settings, handle)?)
             }
@@ -162,11 +164,13 @@ impl Tier {
                 directory,
                 capacity,
             } => {
+                let defaults = DirectorySettings::new(directory, *capacity);
                 let settings = DirectorySettings {
                     read_deadline: self.timeout,
+                    write_deadline: defaults.write_deadline.max(self.timeout),
                     // Objects of this size are read into memory.
                     in_memory: object,
-                    ..DirectorySettings::new(directory, *capacity)
+                    ..defaults
                 };
                 // Opened on another thread, since the disk may hang.
                 let runtime = handle.clone();

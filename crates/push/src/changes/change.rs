@@ -42,19 +42,14 @@ impl DocumentChange {
     /// Returns the memory counted against `push_memory`, in bytes: what the process uses for the document and its ready
     /// response. Zero for a deletion.
     pub(crate) fn size(&self) -> u64 {
-        let Some(DocumentContent { media_type, body }) = &self.content else {
+        let Some(content) = &self.content else {
             return 0;
         };
         let delta = self.delta.as_ref();
         let delta = delta.map_or(0, |it| allocated(it.patch.len()) + SHARED);
-        let fields = FIELDS + media_type.len() + self.name.len();
-        // Small bodies are copied into the stored response, behind its fields.
-        let response = if body.len() <= Stored::COMPACT {
-            allocated(Stored::HEAD + fields + body.len())
-        } else {
-            allocated(Stored::HEAD + fields) + Stored::APART
-        };
-        let content = allocated(COUNTS + media_type.len()) + allocated(body.len());
+        let response = content.response_size(&self.name);
+        let content =
+            allocated(COUNTS + content.media_type.len()) + allocated(content.body.len()) + SHARED;
         (self.entry_size() + IN_RESPONSES + content + response + delta) as u64
     }
 
@@ -90,6 +85,17 @@ impl DocumentContent {
             ..self
         }
     }
+
+    /// Returns the memory counted for the ready response of a document, in bytes, beside a body that it shares.
+    pub(crate) fn response_size(&self, name: &str) -> usize {
+        let fields = FIELDS + self.media_type.len() + name.len();
+        // Small bodies are copied into the stored response, behind its fields.
+        if self.body.len() <= Stored::COMPACT {
+            allocated(Stored::HEAD + fields + self.body.len())
+        } else {
+            allocated(Stored::HEAD + fields) + Stored::APART
+        }
+    }
 }
 
 /// The two reference counts of an `Arc`, in bytes.
@@ -98,7 +104,7 @@ const COUNTS: usize = 16;
 const SHARED: usize = 32;
 /// A change and its entries in the document index, in bytes.
 const IN_INDEX: usize = 352;
-/// An entry in the table of responses, and the reference count of the content, in bytes.
-const IN_RESPONSES: usize = 64;
+/// An entry in the table of responses, which is half empty after it has grown, in bytes.
+const IN_RESPONSES: usize = 96;
 /// The fields of a stored response without media type and name, in bytes.
 const FIELDS: usize = 240;

@@ -7,7 +7,8 @@ use foldhash::fast::RandomState;
 use http::Method;
 use microcache_engine::clock;
 use microcache_policy::{
-    Fields, FieldsBuf, RequestFacts, ResponseFacts, Rules, Storable, Time, Times, date, storable,
+    Fields, FieldsBuf, Millis, RequestFacts, ResponseFacts, Rules, Storable, Time, Times, date,
+    storable,
 };
 use microcache_store::{Hit, Memory, Stored};
 use parking_lot::RwLock;
@@ -16,6 +17,10 @@ use crate::changes::change::{DocumentChange, DocumentContent};
 use crate::changes::version::DocumentVersion;
 use crate::documents::monitor::{MonitorValidator, monitor_link};
 use crate::name::DocumentName;
+
+/// Lifetime of a document's response in milliseconds, 68 years: the longest that a stored response has room for in its
+/// head.
+const ALWAYS: Millis = ((1 << 31) - 1) * 1000;
 
 /// The responses by document name, behind the only lock that readers take.
 #[derive(Default)]
@@ -74,7 +79,7 @@ fn response(
         fields.push("Link", link);
     }
     let rules = Rules {
-        forced_ttl: Some(u64::MAX),
+        forced_ttl: Some(ALWAYS),
         ..Rules::default()
     };
     let get = RequestFacts::read(&Method::GET, Fields::default(), false, &rules);
@@ -94,4 +99,39 @@ fn response(
     let body = content.body.clone().into();
     let stored = Stored::new(b"", 200, fields.fields(), body, lifetime, now);
     Some(Memory::detached_hit(stored))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use microcache_store::allocation::allocated;
+
+    #[test]
+    fn a_response_takes_no_more_memory_than_is_counted() {
+        let version = DocumentVersion {
+            epoch: u64::MAX,
+            number: 10_000_000_000,
+        };
+        for length in [0, 100, 1000, Stored::COMPACT, Stored::COMPACT + 1, 1 << 20] {
+            for name in ["/live/a", "/live/of-some-length/12345"] {
+                let content = DocumentContent {
+                    media_type: "application/json".into(),
+                    body: vec![b'x'; length].into(),
+                };
+                let now = Time::from_millis(1_800_000_000_000);
+                let response =
+                    response(name, &content, version, (now, true)).expect("it can be stored");
+                let shared = if length > Stored::COMPACT {
+                    allocated(length)
+                } else {
+                    0
+                };
+                let (taken, counted) = (response.weight() - shared, content.response_size(name));
+                assert!(
+                    taken <= counted,
+                    "{length} {name}: {taken}, {counted} counted"
+                );
+            }
+        }
+    }
 }
