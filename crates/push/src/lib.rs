@@ -36,7 +36,7 @@ mod wake_batch;
 mod watch;
 
 pub use access::cors::AllowedOrigin;
-pub use access::read_grant::PushKeys;
+pub use access::read_grant::{PushKeys, READ_FIELD, READ_TTL_FIELD};
 pub use access::request_token::redacted_target;
 pub use access::shared_secret::{SharedSecret, SharedSecretError};
 pub use access::token_key::{TokenKey, TokenKeyError};

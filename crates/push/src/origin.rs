@@ -85,6 +85,12 @@ impl Push {
         path.is_ok_and(|path| self.documents.is_readable_by(path, request))
     }
 
+    /// Returns whether an authentication server has to be asked which documents a request may read: it may be about
+    /// private ones, and has no valid token.
+    pub fn needs_permission(&self, target: &[u8], request: Fields<'_>) -> bool {
+        self.documents.needs_permission(target, request)
+    }
+
     /// Replaces the tokens and keys. Existing subscriptions stay.
     pub fn renew_keys(&self, keys: PushKeys) {
         *self.documents.keys.write() = keys;

@@ -24,6 +24,7 @@ use crate::subscribing::params::SubscribeParams;
 use crate::subscribing::stream::EventStream;
 use crate::subscribing::subscription::{SubscribeError, Subscription, WatchEvents};
 use crate::subscribing::urls::{FindPage, resolve};
+use crate::subscribing::versions::stored_versions;
 
 /// The scripts at [`SCRIPT_PATHS`].
 static SCRIPTS: LazyLock<[Script; 2]> = LazyLock::new(|| {
@@ -67,6 +68,9 @@ impl WatchOrigin {
         if params.is_empty() {
             let why = format!("no URL to watch: use {WATCH_PATH}?url=/a/page, or url=/live/*");
             return answer::problem(400, why);
+        }
+        if let Some(most) = params.history {
+            return stored_versions(documents, &params.request, most);
         }
         let subscription =
             match Subscription::new(documents, params.request.without_lost_versions(documents)) {

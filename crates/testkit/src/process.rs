@@ -5,10 +5,14 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::eventually;
+
+/// Time for the last lines of a process that has ended.
+const LAST_LINES: Duration = Duration::from_millis(300);
 
 /// Child process with all that it prints, killed on drop.
 pub struct Process {
@@ -107,9 +111,15 @@ impl Process {
     /// Waits for it to end by itself.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
-        eventually("a process to end", || {
+        let status = eventually("a process to end", || {
             self.child.try_wait().expect("a child")
-        })
+        });
+        // Its last lines may still be read; a child of its own may hold the pipe for longer.
+        let until = Instant::now() + LAST_LINES;
+        while Arc::strong_count(&self.output) > 1 && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        status
     }
 }
 

@@ -82,7 +82,7 @@ impl Combined {
 
 /// The totals that the server ends with, by outcome.
 fn totals(proxy: &Proxy) -> BTreeMap<String, u64> {
-    let output = proxy.output();
+    let output = proxy.output_with("microcache stopped after ");
     let (_, rest) = output
         .split_once("microcache stopped after ")
         .expect("the end");

@@ -127,7 +127,7 @@ fn read_lines(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<Vec<St
 
 /// How many lines were lost in all, as the server says at its end.
 fn lost(proxy: &Proxy) -> usize {
-    let output = proxy.output();
+    let output = proxy.output_with("log: not written to ");
     let line = output
         .lines()
         .rfind(|line| line.contains("log: not written to "));

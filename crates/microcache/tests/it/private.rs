@@ -7,8 +7,11 @@ use jsonwebtoken::{EncodingKey, Header, encode};
 use serde_json::{Value, json};
 
 use crate::push::{Kept, Live, SECRET, tag};
+use crate::support::http2::Http2;
 use crate::support::websocket::{CLOSE, FIN, UPGRADE, WebSocket};
-use crate::support::{Events, Origin, Proxy, Response, Signal, config_file, eventually, request};
+use crate::support::{
+    Events, Origin, Proxy, Reply, Response, Signal, config_file, eventually, request,
+};
 
 pub(crate) const KEY: &str = "a key of thirty-two characters, or more";
 const READERS: &str = "a-secret-of-those-who-read";
@@ -449,4 +452,114 @@ fn a_publisher_may_change_private_documents() {
     let shown = bearer(SECRET);
     let (head, _events) = Events::with_head(live.0.ask_with("/live/p/x", &[STREAM, &shown]));
     assert_eq!(head.field("cache-control"), Some("no-store"));
+}
+
+/// A server whose application at /may-read lets a session read documents, for two seconds.
+fn start_with_application(origin: &Origin, options: &str) -> Live {
+    origin.on("/may-read").answer(|seen| {
+        let is = |cookie: &str| seen.field("cookie") == Some(cookie);
+        if is("session=broken") {
+            return Reply::ok(&["Microcache-Read: /live/p/x, /live/p/y"], "");
+        }
+        if is("session=away") {
+            return Reply::new(500);
+        }
+        let fields: &[&str] = match seen.field("cookie") {
+            Some("session=ann") => &[
+                "Microcache-Read: /live/p/x /live/q/*",
+                "Microcache-Read-TTL: 2",
+            ],
+            _ => &[],
+        };
+        Reply::ok(fields, "")
+    });
+    let secret = config_file(SECRET).display().to_string();
+    let live = Live(Proxy::with_config(&format!(
+        "origin = \"{origin}\"\npush = [\"/live/\"]\npush_private = [\"/live/p/\"]\npush_token_file = \"{secret}\"\n\
+         push_directory = \"none\"\n{options}",
+        origin = origin.url()
+    )));
+    live.put("/live/p/x", "\"hidden\"");
+    live.put("/live/p/y", "\"hidden\"");
+    live.put("/live/y", "\"shown\"");
+    live
+}
+
+#[test]
+fn the_application_decides_which_documents_a_session_reads() {
+    let origin = Origin::start();
+    let option = format!(
+        "push_forward_auth = {{ url = \"{}/may-read\" }}",
+        origin.url()
+    );
+    let live = start_with_application(&origin, &option);
+    let ann = "Cookie: session=ann";
+    for (target, how) in ways("/live/p/x") {
+        let expected = if how.len() > 1 { 101 } else { 200 };
+        let with = |more: &[&'static str]| [&how[..], more].concat();
+        assert_eq!(status(&live, &target, &with(&[ann])), expected, "{target}");
+        for others in [
+            &["Cookie: session=bob"][..],
+            &["Microcache-Read: *"],
+            &[
+                "Microcache-Read: *",
+                "Microcache-Read-TTL: 9",
+                "Connection: Microcache-Read",
+            ],
+        ] {
+            refused(&live.0.get_with(&target, &with(others)), 401);
+        }
+        // A page of another site, and answers that are none.
+        let foreign = live
+            .0
+            .get_with(&target, &with(&[ann, "Origin: http://evil.example"]));
+        assert!([401, 403].contains(&foreign.status), "{target}");
+        refused(
+            &live.0.get_with(&target, &with(&["Cookie: session=broken"])),
+            401,
+        );
+        assert_eq!(
+            live.0
+                .get_with(&target, &with(&["Cookie: session=away"]))
+                .status,
+            503
+        );
+    }
+    for (target, how) in ways("/live/p/y") {
+        refused(&live.0.get_with(&target, &[&how[..], &[ann]].concat()), 403);
+    }
+    // Sockets ask for documents later.
+    for target in ["/live/", "/.well-known/microcache/watch"] {
+        let mut socket = WebSocket::open(&live.0, target, &[ann]);
+        socket.say(r#"{"get":"/live/p/x"}"#);
+        assert!(socket.text().contains("\"hidden\""));
+    }
+    // A stream ends with the permission.
+    let mut events = live.0.ask_with("/live/p/x", &[STREAM, ann]);
+    assert!(events.response().text().contains("hidden"));
+    // Publishers, tokens and public documents need no application.
+    let asked = origin.requests().len();
+    live.put("/live/p/x", "\"hidden\"");
+    let publisher = bearer(SECRET);
+    live.0
+        .get_with("/live/p/x", &[&publisher])
+        .assert_is(200, "\"hidden\"");
+    live.0.get("/live/y").assert_is(200, "\"shown\"");
+    assert_eq!(origin.requests().len(), asked);
+}
+
+#[test]
+fn without_the_option_no_field_of_a_client_lets_it_read() {
+    let origin = Origin::start();
+    let live = start_with_application(&origin, "");
+    let forged = "Microcache-Read: *";
+    for (target, how) in ways("/live/p/x") {
+        refused(
+            &live.0.get_with(&target, &[&how[..], &[forged]].concat()),
+            401,
+        );
+    }
+    let mut client = Http2::connect(live.0.address());
+    let stream = client.ask("GET", "/live/p/x", &[("microcache-read", "*")]);
+    assert_eq!(client.answer(stream).status(), 401);
 }

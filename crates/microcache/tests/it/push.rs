@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use crate::support::{
     Events, Folder, Origin, Proxy, Response, Signal, TierKind, TierServer, eventually, request,
 };
@@ -520,6 +522,49 @@ fn a_history_delivers_change_by_change() {
     let mut late = live.subscribe("/live/x", &[&seen]);
     assert_eq!(late.event().1, "gap");
     assert_eq!([late.data(), late.data(), late.data()], ["3", "4", "5"]);
+}
+
+#[test]
+fn the_stored_versions_of_documents_are_read_at_once() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &["--push-history", "3"]);
+    let read = |query: &str| {
+        let answer = live
+            .0
+            .get(&format!("/.well-known/microcache/watch?{query}"));
+        serde_json::from_str::<Value>(&answer.text()).expect("JSON")
+    };
+    let values = |answer: &Value| {
+        let events = answer["events"].as_array().expect("events").iter();
+        let named =
+            events.map(|it| format!("{}={}", it["url"].as_str().expect("a URL"), it["value"]));
+        named.collect::<Vec<_>>().join(" ")
+    };
+    for (url, value) in [("x", "1"), ("x", "2"), ("y", "3"), ("x", "4"), ("x", "5")] {
+        live.put(&format!("/live/{url}"), value);
+    }
+    let two = read("url=/live/x&history=2");
+    assert_eq!(values(&two), "/live/x=4 /live/x=5");
+    assert_eq!(two["complete"], false);
+    let all = read("url=/live/x&url=/live/y&url=/live/none&history=1000");
+    assert_eq!(values(&all), "/live/x=2 /live/y=3 /live/x=4 /live/x=5");
+    assert_eq!(read("url=/live/y&history=1")["complete"], true);
+    // A subscription continues there.
+    let after = all["last_event_id"].as_str().expect("an id");
+    let mut back = live.subscribe("/live/x", &[&format!("Last-Event-ID: {after}")]);
+    live.publish("DELETE", "/live/x", &[], "");
+    assert_eq!(back.event().1, "delete");
+    let last = read("url=/live/x&history=1");
+    assert_eq!(last["events"][0]["event"], "delete");
+    for wrong in [
+        "url=/live/*",
+        "url=/",
+        "url=/live/x&history=0",
+        "url=/live/x&history=1001",
+    ] {
+        let target = format!("/.well-known/microcache/watch?{wrong}&history=1");
+        assert_eq!(live.0.get(&target).status, 400, "{wrong}");
+    }
 }
 
 fn a_document_goes_when_it_has_had_its_time(kept: &Kept) {

@@ -12,7 +12,7 @@ const STRANGER: &str = "127.0.0.9";
 const PROXY: &str = "127.0.0.1";
 
 /// Options that concern no visitor's pages, or need something that is not there.
-const LEFT_OUT: [&str; 49] = [
+const LEFT_OUT: [&str; 51] = [
     "listen",
     "admin",
     "admin_token_file",
@@ -62,6 +62,8 @@ const LEFT_OUT: [&str; 49] = [
     "deny",
     "basic_auth",
     "forward_auth",
+    "push_private",
+    "push_forward_auth",
 ];
 
 /// Fields of a visitor that must not reach any other. `@` is the secret.

@@ -420,6 +420,9 @@ impl<'a> Draft<'a> {
         for route in &mut self.config.routes {
             route.settle_page_edits(&token_paths);
         }
+        let of_all = &self.route.route;
+        let authenticates = of_all.basic_auth.is_some() || of_all.forward_auth.is_some();
+        self.config.push.check_readers(authenticates, mistakes);
         let mut own = self.config.push.routes(&self.config.routes);
         own.extend(include_route(&self.config.routes));
         for route in &mut own {
@@ -427,9 +430,12 @@ impl<'a> Draft<'a> {
             let certificate = &self.route.route.client_certificate;
             route.client_certificate.clone_from(certificate);
             route.basic_auth.clone_from(&self.route.route.basic_auth);
-            route
-                .forward_auth
-                .clone_from(&self.route.route.forward_auth);
+            // Nothing else authenticates clients if a server names what they may read.
+            if route.forward_auth.is_none() {
+                route
+                    .forward_auth
+                    .clone_from(&self.route.route.forward_auth);
+            }
         }
         self.config.routes.splice(0..0, own);
         let Config {

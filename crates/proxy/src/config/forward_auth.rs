@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use microcache_push::{READ_FIELD, READ_TTL_FIELD};
+
 use super::origin_url::OriginUrl;
 use super::place::Place;
 use crate::upstream::settings::{GroupSettings, OriginProtocol, ServerSettings};
@@ -17,6 +19,8 @@ pub struct ForwardAuth {
     pub(super) timeout: Duration,
     pub(super) kept_for: Duration,
     pub(super) max_concurrent: usize,
+    /// True if it only names the private documents that a client may read.
+    is_for_readers: bool,
     /// The upstream group of the server, by index.
     pub(super) group: usize,
 }
@@ -71,8 +75,23 @@ impl ForwardAuth {
             timeout: Duration::from_secs(2),
             kept_for: Duration::ZERO,
             max_concurrent: 64,
+            is_for_readers: false,
             group: 0,
         }
+    }
+
+    /// Returns the same for a server that only names the private documents that a client may read.
+    pub(super) fn of_readers(self) -> Self {
+        Self {
+            copied: [READ_FIELD, READ_TTL_FIELD].map(str::to_owned).into(),
+            is_for_readers: true,
+            ..self
+        }
+    }
+
+    /// Returns whether it only names the private documents that a client may read.
+    pub(crate) const fn is_for_readers(&self) -> bool {
+        self.is_for_readers
     }
 
     /// The host of the server, and its port unless it is the usual one.

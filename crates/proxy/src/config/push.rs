@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use microcache_push::{FleetSettings, Prefix, PushKeys, PushSettings, SCRIPT_PATHS, WATCH_PATH};
 
 use super::acme::usual_state;
+use super::forward_auth::ForwardAuth;
 use super::key_files::{read_key, read_secret};
 use super::mercure::MercureConfig;
 use super::mistake::{Mistake, Mistakes};
@@ -28,6 +29,8 @@ pub struct PushConfig {
     pub max_pages: usize,
     /// The Mercure hub.
     pub mercure: MercureConfig,
+    /// The server that names the private documents that a client may read.
+    pub(super) read_auth: Option<ForwardAuth>,
     pub(super) place: Option<Place>,
     /// The places of the private prefixes.
     pub(super) private_places: Vec<Place>,
@@ -65,7 +68,9 @@ impl PushConfig {
     /// Returns the options that need a restart: all but those that a reload applies.
     pub(super) fn fixed(options: &[About]) -> Vec<&'static str> {
         let names = options.iter().map(|about| about.name);
-        let read_anew = |name: &&str| name.ends_with("_file") || *name == "watch_max_pages";
+        let read_anew = |name: &&str| {
+            name.ends_with("_file") || ["watch_max_pages", "push_forward_auth"].contains(name)
+        };
         names.filter(|name| !read_anew(name)).collect()
     }
 
@@ -200,12 +205,30 @@ impl PushConfig {
         }
     }
 
+    /// Notes a server for readers where all clients are authenticated otherwise, and one without private documents.
+    pub(super) fn check_readers(&self, authenticates_all: bool, mistakes: &mut Mistakes) {
+        let Some(auth) = &self.read_auth else {
+            return;
+        };
+        if authenticates_all {
+            let what = "`push_forward_auth` and authentication for all routes exclude each other";
+            let remedy = "set `basic_auth` or `forward_auth` on routes, or let `forward_auth` copy Microcache-Read";
+            mistakes.note(Mistake::new(&auth.place, what).remedy(remedy));
+        }
+        if self.is_on() && self.settings.private.is_empty() {
+            let what = "`push_forward_auth` has no effect without private documents";
+            let remedy = "add push_private = [\"/live/users/\"], or remove it";
+            mistakes.note(Mistake::new(&auth.place, what).remedy(remedy));
+        }
+    }
+
     /// Returns the routes of the Mercure hub, of documents, and of watching if it is enabled. They come before all
     /// others.
     pub(super) fn routes(&self, others: &[Route]) -> Vec<Route> {
         let has_pages = others.iter().any(|route| route.watch != Watching::Off);
         let watch = Route {
             pass: true,
+            forward_auth: self.read_auth.clone(),
             ..Route::builtin("watch".to_owned(), Glob::exactly(WATCH_PATH), GoesTo::Watch)
         };
         let scripts = SCRIPT_PATHS.into_iter().map(|path| {
@@ -215,7 +238,10 @@ impl PushConfig {
         let documents = self.prefixes.iter().map(|prefix| {
             let prefix = prefix.as_str();
             let name = format!("push {prefix}");
-            Route::builtin(name, Glob::beginning_with(prefix), GoesTo::Push)
+            Route {
+                forward_auth: self.read_auth.clone(),
+                ..Route::builtin(name, Glob::beginning_with(prefix), GoesTo::Push)
+            }
         });
         let watch = iter::once(watch).chain(scripts);
         let watch = watch.filter(|_| self.is_on() || has_pages);

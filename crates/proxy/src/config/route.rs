@@ -8,6 +8,7 @@ use microcache_policy::edge::EdgeMode;
 use microcache_policy::field_edits::FieldEdits;
 use microcache_policy::rules::Query;
 use microcache_policy::{Fields, KeyRules, Rules, USER_CONTEXT};
+use microcache_push::{READ_FIELD, READ_TTL_FIELD};
 
 use super::access::AddressRules;
 use super::basic_auth::BasicAuth;
@@ -198,10 +199,17 @@ impl Route {
         !self.addresses.is_open() || self.authenticates()
     }
 
-    /// Returns whether its clients are authenticated.
+    /// Returns whether some of its clients are authenticated.
     pub(crate) const fn authenticates(&self) -> bool {
         self.basic_auth.is_some()
             || self.forward_auth.is_some()
+            || !self.client_certificate.is_off()
+    }
+
+    /// Returns whether all of its clients are authenticated.
+    pub(crate) fn authenticates_all(&self) -> bool {
+        self.basic_auth.is_some()
+            || self.client_auth().is_some()
             || !self.client_certificate.is_off()
     }
 
@@ -219,11 +227,16 @@ impl Route {
         };
         is_same_file
             && self.client_certificate == other.client_certificate
-            && match (&self.forward_auth, &other.forward_auth) {
+            && match (self.client_auth(), other.client_auth()) {
                 (None, None) => true,
                 (Some(own), Some(other)) => own.has_url_of(other),
                 _ => false,
             }
+    }
+
+    /// Returns the server that decides whether clients are admitted.
+    fn client_auth(&self) -> Option<&ForwardAuth> {
+        self.forward_auth.as_ref().filter(|it| !it.is_for_readers())
     }
 
     /// Keeps what authenticates clients from the application and out of caching decisions, and its pages apart from
@@ -232,6 +245,11 @@ impl Route {
         let request = &mut self.rules.request;
         if self.basic_auth.is_some() {
             request.removed_fields.push("authorization");
+        }
+        if matches!(self.goes_to, GoesTo::Push | GoesTo::Watch) {
+            // Only a server may name what a client may read.
+            request.removed_fields.push(READ_FIELD);
+            request.removed_fields.push(READ_TTL_FIELD);
         }
         if let Some(auth) = &self.forward_auth {
             for name in auth.copied() {

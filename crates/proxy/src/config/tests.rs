@@ -914,8 +914,13 @@ fn the_sample_loads_as_it_is_and_with_every_setting_switched_on() {
         })
         .collect();
     // Of two such sets there can be one.
-    let this_process = ["push_directory", "push_sync"];
-    let redis = ["push_redis", "push_redis_cluster", "push_redis_ca"];
+    let this_process = ["push_directory", "push_sync", "push_forward_auth"];
+    let redis = [
+        "push_redis",
+        "push_redis_cluster",
+        "push_redis_ca",
+        "push_forward_auth",
+    ];
     for (other, others) in [("memcached", &this_process[..]), ("redis", &redis)] {
         let is_other = |line: &&str| {
             let name = line.split(" = ").next().unwrap_or_default();
@@ -1128,6 +1133,9 @@ fn every_example_and_default_is_read_by_its_option() {
             (_, true, ..) => "acme = \"a.example\"",
             (.., true, _) if about.name.starts_with("push_redis_") => {
                 "push = \"/live/\"\npush_redis = \"rediss://a\""
+            }
+            (.., true, _) if about.name == "push_forward_auth" => {
+                "push = \"/live/\"\npush_private = \"/live/\""
             }
             (.., true, _) => "push = \"/live/\"",
             (.., true) => "mercure_publisher_key_file = \"a\"",

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::Method;
 use microcache_engine::{BoxFuture, ForwardedRequest, NoResponse, Request, Response, RouteMatch};
 use microcache_policy::known_name::names;
 use microcache_policy::{FieldBlock, FieldsBuf, Network, Scheme, Time, visitor_used_tls};
@@ -31,8 +32,25 @@ impl Session {
         if let Some(basic) = &route.basic_auth {
             return self.verify_password(basic, found, request, now);
         }
-        let auth = route.forward_auth.as_ref()?;
+        let auth = self.asked_server(found.route, request)?;
         Some(self.ask_server(auth, found, request, now))
+    }
+
+    /// Returns the authentication server that is asked about a request.
+    pub(super) fn asked_server(&self, route: usize, request: &Request<'_>) -> Option<&ForwardAuth> {
+        let auth = self
+            .shared
+            .config
+            .routes
+            .get(route)?
+            .forward_auth
+            .as_ref()?;
+        let needs_permission = || {
+            let push = self.shared.push.as_ref();
+            let is_read = [Method::GET, Method::HEAD, Method::CONNECT].contains(request.method);
+            is_read && push.is_some_and(|it| it.needs_permission(request.target, request.fields))
+        };
+        (!auth.is_for_readers() || needs_permission()).then_some(auth)
     }
 
     /// Returns the response to a request without valid credentials, or defers it until they are verified.

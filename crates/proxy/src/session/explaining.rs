@@ -328,14 +328,9 @@ impl Session {
 
     /// Returns the URL of the authentication server that is asked, and whether an admission is kept.
     fn authentication_server(&self, read: &ParsedRequest, route: usize) -> Option<(String, bool)> {
-        let auth = self
-            .shared
-            .config
-            .routes
-            .get(route)?
-            .forward_auth
-            .as_ref()?;
-        let is_asked = !self.shared.takes_for_purge(&read.on(self));
+        let request = read.on(self);
+        let auth = self.asked_server(route, &request)?;
+        let is_asked = !self.shared.takes_for_purge(&request);
         let url = || format!("{}{}", auth.authority(), auth.target());
         is_asked.then(|| (url(), !auth.kept_for().is_zero()))
     }

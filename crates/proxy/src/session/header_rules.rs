@@ -104,7 +104,7 @@ impl HeaderRules {
 
 /// Returns true for a route whose responses are not for all clients of a cache behind this one.
 fn is_private(route: &Route) -> bool {
-    route.authenticates() || route.user_context.is_some()
+    route.authenticates_all() || route.user_context.is_some()
 }
 
 /// Returns true for a route that obeys `Surrogate-Control`.

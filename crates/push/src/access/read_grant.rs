@@ -1,11 +1,13 @@
-//! Read access to private documents: by the publishers' or the readers' secret, or by a token (JWT) that
-//! lists patterns.
+//! Read access to private documents: by the publishers' or the readers' secret, by a token (JWT) that
+//! lists patterns, or by the response of an authentication server.
 //!
 //! Access is checked against the name of a document, which has one normal form. Requests for its path,
 //! patterns that reach it and commands on a WebSocket all end in the same check.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use microcache_policy::Fields;
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -16,6 +18,13 @@ use crate::name::{NameError, Pattern};
 
 /// Limit of patterns in a token.
 const MAX_PATTERNS: usize = 100;
+/// Field with the documents that an authentication server permits reading: names and patterns, separated by spaces.
+pub const READ_FIELD: &str = "Microcache-Read";
+/// Field with the time for which that counts, in seconds.
+pub const READ_TTL_FIELD: &str = "Microcache-Read-TTL";
+/// Time without that field, and its limit.
+const READ_TTL: Duration = Duration::from_hours(1);
+const MAX_READ_TTL: u64 = 24 * 60 * 60;
 
 /// The secrets and keys of publishers and readers.
 #[derive(Clone, Debug, Default)]
@@ -64,10 +73,14 @@ struct MicrocacheClaim {
 pub(crate) enum ReadGrantError {
     #[error(transparent)]
     Token(#[from] JwtError),
-    #[error("the token contains an invalid pattern {0}: {1}")]
+    #[error("the permission contains an invalid pattern {0}: {1}")]
     Name(String, NameError),
-    #[error("the token contains more than {MAX_PATTERNS} patterns")]
+    #[error("the permission contains more than {MAX_PATTERNS} patterns")]
     TooMany,
+    #[error("names in {READ_FIELD} are separated by spaces, without commas")]
+    Commas,
+    #[error("{READ_TTL_FIELD} is not a number of seconds from 1 to {MAX_READ_TTL}")]
+    Ttl,
     #[error("the secret is unknown, and tokens are not accepted (push_reader_key_file)")]
     Unknown,
 }
@@ -121,13 +134,45 @@ impl ReadGrant {
     /// Verifies a token.
     fn verify(token: &[u8], key: &TokenKey) -> Result<Self, ReadGrantError> {
         let claims: ReaderClaims = key.claims(token, None)?;
-        let read = claims.microcache.read;
+        let read: Vec<&str> = claims.microcache.read.iter().map(String::as_str).collect();
+        let scope = ReadScope::parse(&read)?;
+        Ok(Self::new(scope, claims.exp.map(expiry).transpose()?))
+    }
+
+    /// Returns the permission that an authentication server has set on a request. A client cannot: its own fields of
+    /// these names never arrive here.
+    pub(crate) fn from_fields(fields: Fields<'_>) -> Option<Result<Self, ReadGrantError>> {
+        let read = fields.get(READ_FIELD)?;
+        let ttl = fields.get(READ_TTL_FIELD);
+        Some(Self::of_server(&String::from_utf8_lossy(read), ttl))
+    }
+
+    fn of_server(read: &str, ttl: Option<&[u8]>) -> Result<Self, ReadGrantError> {
+        let names: Vec<_> = read.split_ascii_whitespace().collect();
+        // A comma may be part of a name, but was hardly meant to.
+        if names.iter().any(|name| name.ends_with(',')) {
+            return Err(ReadGrantError::Commas);
+        }
+        let scope = ReadScope::parse(&names)?;
+        let seconds = |text| std::str::from_utf8(text).ok()?.parse().ok();
+        let ttl = match ttl {
+            None => READ_TTL,
+            Some(text) => seconds(text)
+                .filter(|ttl| (1..=MAX_READ_TTL).contains(ttl))
+                .map(Duration::from_secs)
+                .ok_or(ReadGrantError::Ttl)?,
+        };
+        Ok(Self::new(scope, Some(Instant::now() + ttl)))
+    }
+}
+
+impl ReadScope {
+    fn parse(read: &[&str]) -> Result<Self, ReadGrantError> {
         if read.len() > MAX_PATTERNS {
             return Err(ReadGrantError::TooMany);
         }
-        let ends = claims.exp.map(expiry).transpose()?;
-        if read.iter().any(|text| text == "*") {
-            return Ok(Self::new(ReadScope::All, ends));
+        if read.contains(&"*") {
+            return Ok(Self::All);
         }
         let patterns: Result<_, _> = read
             .iter()
@@ -136,7 +181,7 @@ impl ReadGrant {
                 Pattern::parse(text).map_err(|why| ReadGrantError::Name(short(), why))
             })
             .collect();
-        Ok(Self::new(ReadScope::Patterns(patterns?), ends))
+        Ok(Self::Patterns(patterns?))
     }
 }
 
@@ -214,6 +259,36 @@ mod tests {
             json!({"microcache": {"read": ["*"]}, "nbf": 4_102_444_800_u64}),
         ] {
             assert!(reader(&wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_names_the_readable_documents_for_a_time() {
+        let read = |lines: &str| ReadGrant::from_fields(Fields::new(lines.as_bytes()));
+        assert!(read("Accept: a\r\n").is_none());
+        let some = read("Microcache-Read: /live/p/a  /live/q/*\r\nMicrocache-Read-TTL: 60\r\n");
+        let some = some.expect("a field").expect("a permission");
+        for (name, expected) in [
+            ("/live/p/a", true),
+            ("/live/q/b", true),
+            ("/live/p/b", false),
+        ] {
+            assert_eq!(some.may_read(name), expected, "{name}");
+        }
+        let none = read("Microcache-Read: \r\n").expect("a field");
+        assert!(!none.expect("no document").may_read("/live/p/a"));
+        let all = read("Microcache-Read: *\r\n")
+            .expect("a field")
+            .expect("all");
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert!(!some.may_read("/live/p/a") && all.may_read("/live/p/a"));
+        for wrong in ["/live/p/a, /live/p/b", "live/p/a", "/live/../a"] {
+            let refused = read(&format!("Microcache-Read: {wrong}\r\n")).expect("a field");
+            assert!(refused.is_err(), "{wrong}");
+        }
+        for ttl in ["0", "-1", "1h", "86401", ""] {
+            let lines = format!("Microcache-Read: *\r\nMicrocache-Read-TTL: {ttl}\r\n");
+            assert!(read(&lines).expect("a field").is_err(), "{ttl}");
         }
     }
 

@@ -110,6 +110,16 @@ impl DocumentHistory {
         self.forgotten_through > self.current().map_or(0, |now| now.number)
     }
 
+    /// Iterates over up to `most` changes, newest first.
+    pub(crate) fn newest(&self, most: usize) -> impl Iterator<Item = &Arc<DocumentChange>> {
+        self.changes.iter().rev().take(most)
+    }
+
+    /// Returns whether [`Self::newest`] begins with the first change of the document.
+    pub(crate) fn has_all(&self, most: usize) -> bool {
+        self.forgotten_through == 0 && self.changes.len() <= most
+    }
+
     /// Returns the first change after this one.
     pub(crate) fn after(&self, number: u64) -> Option<&Arc<DocumentChange>> {
         self.changes.iter().find(|change| change.number > number)

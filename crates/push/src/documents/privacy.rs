@@ -2,13 +2,15 @@
 
 use microcache_engine::OriginRequest;
 use microcache_policy::Fields;
+use microcache_policy::key::split_query;
 
 use crate::access::cors;
-use crate::access::read_grant::ReaderCredentials;
+use crate::access::read_grant::{ReadGrant, ReaderCredentials};
 use crate::access::request_token::RequestToken;
 use crate::documents::Documents;
 use crate::documents::url_error::UrlError;
 use crate::name::{Pattern, Prefix};
+use crate::paths::WATCH_PATH;
 
 /// Names of cookies that carry a token.
 const COOKIES: &[&[u8]] = &[
@@ -31,7 +33,33 @@ impl Documents {
             let sites = &self.settings.allow_origins;
             !token.is_ambient || cors::allows_cookie_read(sites, fields, &request.authority)
         };
-        self.credentials_from(fields, target, counts)
+        let own = self.credentials_from(fields, target, counts);
+        if self.settings.private.is_empty() || matches!(own, ReaderCredentials::Valid(_)) {
+            return own;
+        }
+        // The server may have decided by a cookie.
+        let sites = &self.settings.allow_origins;
+        if !cors::allows_cookie_read(sites, fields, &request.authority) {
+            return own;
+        }
+        match ReadGrant::from_fields(fields) {
+            None => own,
+            Some(Ok(grant)) => ReaderCredentials::Valid(grant),
+            Some(Err(why)) => ReaderCredentials::Invalid(why),
+        }
+    }
+
+    /// Returns whether a request may be about private documents, and has no valid token of its own.
+    pub(crate) fn needs_permission(&self, target: &[u8], fields: Fields<'_>) -> bool {
+        let (path, _) = split_query(target);
+        // A socket may ask for other documents later.
+        let asks_later = path == WATCH_PATH.as_bytes() || fields.contains("sec-websocket-version");
+        let is_private = || std::str::from_utf8(path).is_ok_and(|path| self.is_private(path));
+        let has_token = || {
+            let credentials = self.credentials_from(fields, target, |_| true);
+            matches!(credentials, ReaderCredentials::Valid(_))
+        };
+        !self.settings.private.is_empty() && (asks_later || is_private()) && !has_token()
     }
 
     fn credentials_from(
@@ -99,7 +127,7 @@ impl Documents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::read_grant::{PushKeys, ReadGrant, ReadGrantError};
+    use crate::access::read_grant::{PushKeys, ReadGrantError};
     use crate::origin::Push;
     use crate::settings::PushSettings;
 

@@ -8,3 +8,4 @@ pub(crate) mod pending_join;
 pub(crate) mod stream;
 pub(crate) mod subscription;
 pub(crate) mod urls;
+pub(crate) mod versions;

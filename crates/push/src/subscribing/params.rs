@@ -19,6 +19,7 @@ use crate::subscribing::page::{PageSubscription, PageValidator};
 use crate::subscribing::stream::PLACEHOLDER_ID;
 use crate::subscribing::subscription::SubscribeRequest;
 use crate::subscribing::urls::UrlTarget;
+use crate::subscribing::versions::MAX_VERSIONS;
 
 /// Default and limit of `wait`: the time after which long polling returns without an event.
 const DEFAULT_WAIT: Duration = Duration::from_secs(25);
@@ -28,6 +29,8 @@ const MAX_WAIT: Duration = Duration::from_mins(1);
 pub(crate) struct SubscribeParams {
     pub(crate) request: SubscribeRequest,
     pub(crate) wait: Duration,
+    /// Stored versions of each document to answer with at once, instead of a subscription.
+    pub(crate) history: Option<usize>,
     /// True if the stream starts with a placeholder id: the `version` and `etag` parameters are outdated when
     /// an `EventSource` reconnects with the same URL, and the id reveals the reconnect.
     pub(crate) has_placeholder_id: bool,
@@ -107,6 +110,7 @@ impl SubscribeParams {
         let mut urls: Vec<UrlParam> = Vec::new();
         let mut about = None;
         let (mut subscribe_request, mut wait) = (SubscribeRequest::default(), DEFAULT_WAIT);
+        let mut history = None;
         let (_, query) = split_query(&request.target);
         for pair in pairs(query.unwrap_or_default()) {
             let (name, value) = pair.map_err(|_| refused("the query is not UTF-8".to_owned()))?;
@@ -128,6 +132,7 @@ impl SubscribeParams {
                 "deltas" => subscribe_request.options.deltas = value != "0",
                 "inline" => subscribe_request.options.content = value != "0",
                 "wait" => wait = read_wait(&value).map_err(refused)?,
+                "history" => history = Some(read_history(&value).map_err(refused)?),
                 _ => {}
             }
         }
@@ -154,6 +159,7 @@ impl SubscribeParams {
                 .any(PageSubscription::has_client_copy),
             request: subscribe_request,
             wait,
+            history,
         })
     }
 
@@ -237,4 +243,11 @@ fn read_wait(value: &str) -> Result<Duration, String> {
             MAX_WAIT.as_secs()
         )
     })
+}
+
+fn read_history(value: &str) -> Result<usize, String> {
+    let versions = value.parse().ok();
+    versions
+        .filter(|it| (1..=MAX_VERSIONS).contains(it))
+        .ok_or_else(|| format!("history must be a number of versions from 1 to {MAX_VERSIONS}"))
 }

@@ -194,7 +194,7 @@ fn the_log_is_written_anew_as_soon_as_there_is_room_for_that() {
         let length = fs::metadata(kept.log()).expect("a log").len();
         (length < 3 << 19).then_some(())
     });
-    let output = hub.proxy.output();
+    let output = hub.proxy.output_with("cannot be compacted");
     assert_eq!(output.matches("cannot be compacted").count(), 1);
     // No other process has the directory meanwhile.
     let key = hub.folder.file("key");

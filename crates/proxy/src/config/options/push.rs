@@ -5,9 +5,13 @@ use std::path::PathBuf;
 
 use microcache_push::{AllowedOrigin, Prefix, SyncPolicy};
 
-use super::super::option::Form::{List, Number, Size, Switch, Text};
+use super::super::forward_auth::ForwardAuth;
+use super::super::mistake::{Mistake, Mistakes};
+use super::super::option::Form::{self, List, Number, Size, Switch, Text};
 use super::super::option::{Opt, opt, optional};
 use super::super::push::{DirectoryChoice, PushConfig};
+use super::super::raw::Value;
+use super::access::FORWARD_AUTH;
 
 const MEMORY: RangeInclusive<u64> = 1 << 16..=1 << 50;
 const DOCUMENT: RangeInclusive<u64> = 1 << 10..=1 << 28;
@@ -78,6 +82,19 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
              paths; streams end when the token expires (`exp`). The file is read again on reload.",
     )
     .sets(|push, v, m| m.put(&mut push.reader_key_file, v.file().map(Some))),
+    optional(
+        "push_forward_auth",
+        Form::Table("url"),
+        r#"{ url = "http://127.0.0.1:3000/may-read", cache = "5s" }"#,
+    )
+    .unset("tokens only")
+    .help("Server that names the private documents that a client may read")
+    .more(
+        "It is asked when a client without a token reads or subscribes. Its response with 2xx names \
+         the documents in `Microcache-Read`. It has `url`, `timeout`, `cache` and `max_concurrent` \
+         of [`forward_auth`](#forward_auth). See [push](push.md#ask-the-application).",
+    )
+    .sets(set_forward_auth),
     optional(
         "push_directory",
         Text("DIRECTORY"),
@@ -205,4 +222,25 @@ fn parse_site(text: &str) -> Result<AllowedOrigin, String> {
 
 fn parse_prefix(text: &str) -> Result<Prefix, String> {
     Prefix::parse(text).map_err(|why| why.to_string())
+}
+
+fn set_forward_auth(push: &mut PushConfig, value: &Value, mistakes: &mut Mistakes) {
+    let Some(table) = mistakes.ok(value.table()) else {
+        return;
+    };
+    let mut auth = ForwardAuth::new(value.place.clone());
+    table.apply(FORWARD_AUTH, &mut auth, mistakes);
+    for name in ["copy_headers", "session_cookie"] {
+        if let Some(value) = table.get(name) {
+            let what = format!("`push_forward_auth` has no `{name}`");
+            mistakes.note(Mistake::new(&value.place, what).remedy("remove it"));
+        }
+    }
+    table.refuse_rest_inside("push_forward_auth", mistakes);
+    if value.entry("url").is_none() {
+        let remedy = "add url = \"http://127.0.0.1:3000/may-read\"";
+        mistakes
+            .note(Mistake::new(&value.place, "`push_forward_auth` has no `url`").remedy(remedy));
+    }
+    push.read_auth = Some(auth.of_readers());
 }
