@@ -4,7 +4,6 @@
 use std::sync::LazyLock;
 
 use redis::Value;
-use tokio::time::Instant;
 
 use super::RedisInner;
 use super::node::CommandError;
@@ -49,7 +48,7 @@ impl RedisInner {
     /// The commands without which the tier cannot work.
     pub(super) async fn check(&self) -> Result<(), String> {
         let id = EntryId::of(b"check of the server");
-        let deadline = || Instant::now() + self.settings.write_deadline;
+        let deadline = || self.settings.background_deadline();
         let channel = self.announcements.log_channel();
         let arguments = [log_key(id).into_bytes(), channel.as_bytes().to_vec()];
         let failed = match self.call(&TRY_ALL, id, &arguments, deadline()).await {

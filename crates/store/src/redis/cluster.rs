@@ -134,7 +134,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Describes the servers that are out of service.
+    /// Describes the servers that are out of service, or slow.
     pub(super) fn degraded(&self) -> Vec<String> {
         let nodes = self.nodes();
         if nodes.is_empty() {

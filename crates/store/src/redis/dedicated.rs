@@ -1,9 +1,10 @@
 //! Dedicated connection to a Redis server, for ordered commands on keys that share one slot.
 
 use redis::{Cmd, ErrorKind, Value};
-use tokio::time::{Duration, Instant};
+use tokio::time::Duration;
 
 use super::address::{self, RedisStartError};
+use super::deadline::Deadline;
 use super::node::CommandError;
 use super::scripts::Script;
 use super::servers::ServerSet;
@@ -78,7 +79,7 @@ impl DedicatedConnection {
     ///
     /// [`NoReply`] if there is none.
     pub async fn request(&self, command: &Cmd, timeout: Duration) -> Result<Value, NoReply> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Deadline::in_background(timeout);
         let reply = self.servers.send_following(self.id, command, deadline);
         reply.await.map_err(NoReply::of)
     }
@@ -95,7 +96,7 @@ impl DedicatedConnection {
         arguments: &[impl AsRef<[u8]> + std::marker::Sync],
         timeout: Duration,
     ) -> Result<Value, NoReply> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Deadline::in_background(timeout);
         let (servers, by_hash) = (&self.servers, script.by_hash(keys, arguments));
         let reply = match servers.send_following(self.id, &by_hash, deadline).await {
             Err(fault) if fault.is_unknown_script() => {

@@ -13,7 +13,6 @@
 
 use bytes::Bytes;
 use redis::Value;
-use tokio::time::Instant;
 
 use super::RedisInner;
 use super::node::CommandError;
@@ -117,11 +116,12 @@ impl RedisInner {
                 ..LogPage::default()
             });
         }
-        let mut was_unreadable = false;
+        let (mut was_unreadable, mut is_missing) = (false, false);
         // Another process may repair or damage the log concurrently.
         for _ in 0..ATTEMPTS {
             match self.log_from(None).await? {
                 LogEntries::Readable(records) if records.is_empty() => {
+                    is_missing = true;
                     self.append_to_log(&[], beginning).await?;
                 }
                 LogEntries::Readable(records) => {
@@ -133,14 +133,14 @@ impl RedisInner {
                     });
                 }
                 LogEntries::Odd(id) => {
-                    was_unreadable = true;
+                    (was_unreadable, is_missing) = (true, false);
                     let mut replace = self.log_script(REPLACE, beginning);
                     replace.arg(id);
                     self.request_log(&replace).await?;
                 }
             }
         }
-        Err(unreadable())
+        Err(if is_missing { evicted() } else { unreadable() })
     }
 
     /// Reads the records from a position, inclusive, or from the oldest one.
@@ -184,7 +184,7 @@ impl RedisInner {
     /// Sends a command for the log. The log survives a pending removal of all records, so it does not wait
     /// for that.
     async fn request_log(&self, command: &redis::Cmd) -> Result<Value, TierError> {
-        let deadline = Instant::now() + self.settings.write_deadline;
+        let deadline = self.settings.background_deadline();
         let place = self.in_flight.try_acquire().map_err(|_| CommandError::Full);
         let _place = place.map_err(TierError::from)?;
         let reply = self.servers.send_following(log_id(), command, deadline);
@@ -194,6 +194,12 @@ impl RedisInner {
 
 fn unreadable() -> TierError {
     TierError::Failed("the purge log is unreadable: delete its key".to_owned())
+}
+
+fn evicted() -> TierError {
+    let why =
+        "the purge log is gone as soon as it is written: raise maxmemory, the server needs more";
+    TierError::Failed(why.to_owned())
 }
 
 /// Stream id of a position.

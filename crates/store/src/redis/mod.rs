@@ -7,6 +7,7 @@ mod address;
 mod announcements;
 mod check;
 mod cluster;
+mod deadline;
 mod dedicated;
 mod log;
 mod node;
@@ -28,7 +29,6 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 pub use self::address::RedisStartError;
 pub use self::dedicated::{DedicatedConnection, NoReply};
@@ -38,6 +38,7 @@ pub use ::redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 
 use self::address::{ConnectError, RedisAddress};
 use self::announcements::Announcements;
+use self::deadline::Deadline;
 use self::node::CommandError;
 use self::pending_releases::PendingReleases;
 use self::pending_removals::PendingRemovals;
@@ -265,17 +266,25 @@ impl RedisInner {
     }
 
     async fn get(&self, id: EntryId) -> Result<Option<Entry>, TierError> {
-        self.get_within(id, Instant::now() + self.settings.deadline)
-            .await
+        self.get_within(id, self.settings.request_deadline()).await
     }
 
-    async fn get_within(&self, id: EntryId, deadline: Instant) -> Result<Option<Entry>, TierError> {
+    async fn get_within(
+        &self,
+        id: EntryId,
+        deadline: Deadline,
+    ) -> Result<Option<Entry>, TierError> {
         let found = self.read(id, self.last_byte(), deadline).await;
         self.found(id, found)
     }
 
     /// Reads the value up to this offset.
-    async fn read(&self, id: EntryId, last: u64, deadline: Instant) -> Result<Value, CommandError> {
+    async fn read(
+        &self,
+        id: EntryId,
+        last: u64,
+        deadline: Deadline,
+    ) -> Result<Value, CommandError> {
         let mut read = redis::cmd("GETRANGE");
         read.arg(entry_key(id)).arg(0).arg(last);
         self.request(id, &read, deadline).await
@@ -283,7 +292,7 @@ impl RedisInner {
 
     /// Reads the head of a record, for a renewal in the background.
     async fn head(&self, id: EntryId) -> Result<Option<Bytes>, TierError> {
-        let deadline = Instant::now() + self.settings.write_deadline;
+        let deadline = self.settings.background_deadline();
         let mut len = HEAD_AT_ONCE;
         // A longer head is read by a second request.
         for _ in 0..2 {
@@ -313,7 +322,7 @@ impl RedisInner {
         expires: Duration,
         token: Option<Token>,
     ) -> Result<PutOutcome, TierError> {
-        let deadline = Instant::now() + self.settings.write_deadline;
+        let deadline = self.settings.background_deadline();
         let (from, head) = (record::opening(from), record::opening(head));
         let mut arguments = vec![from, head, millis(expires), number(self.last_byte())];
         arguments.extend(token.map(|token| number(token.0)));
@@ -326,7 +335,7 @@ impl RedisInner {
         id: EntryId,
         hold: Duration,
     ) -> Result<GetOutcome, TierError> {
-        let deadline = Instant::now() + self.settings.deadline;
+        let deadline = self.settings.request_deadline();
         if let Some(entry) = self.get_within(id, deadline).await? {
             return Ok(GetOutcome::Entry(entry));
         }
@@ -381,7 +390,7 @@ impl RedisInner {
     async fn claim(self: &Arc<Self>, id: EntryId, hold: Duration) -> Result<Claim, TierError> {
         let token = Token(random::number());
         let arguments = [number(token.0), millis(hold), self.await_end(id)];
-        let deadline = Instant::now() + self.settings.deadline;
+        let deadline = self.settings.request_deadline();
         let attempt = ClaimAttempt::new(self, id, token);
         let claimed = self.call(&CLAIM, id, &arguments, deadline).await;
         attempt.settle(&claimed);
@@ -417,7 +426,7 @@ impl RedisInner {
     }
 
     async fn release_now(&self, id: EntryId, token: Token) -> Result<(), CommandError> {
-        let deadline = Instant::now() + self.settings.write_deadline;
+        let deadline = self.settings.background_deadline();
         let released = self.call(&RELEASE, id, &[number(token.0)], deadline).await;
         released.map(drop)
     }
@@ -432,7 +441,7 @@ impl RedisInner {
         let Some(value) = record::encode(entry, self.settings.max_object) else {
             return Ok(self.refuse());
         };
-        let deadline = Instant::now() + self.settings.write_deadline;
+        let deadline = self.settings.background_deadline();
         let expires = millis(expires);
         let stored = if let Some(token) = token {
             let arguments = [number(token.0), expires, value];
@@ -476,7 +485,7 @@ impl RedisInner {
     }
 
     async fn deliver(&self, id: EntryId) -> Result<(), CommandError> {
-        let deadline = Instant::now() + self.settings.write_deadline;
+        let deadline = self.settings.background_deadline();
         let mut remove = redis::cmd("UNLINK");
         remove.arg(entry_key(id)).arg(claim_key(id));
         self.servers.send(id, &remove, deadline).await.map(drop)
@@ -514,7 +523,7 @@ impl RedisInner {
         &self,
         id: EntryId,
         command: &Cmd,
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<Value, CommandError> {
         if self.removals.covers(id) {
             return Err(CommandError::Down);
@@ -532,7 +541,7 @@ impl RedisInner {
         script: &Script,
         id: EntryId,
         arguments: &[Vec<u8>],
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<Value, CommandError> {
         let keys = [entry_key(id), claim_key(id), awaiting_key(id)];
         let by_hash = script.by_hash(&keys, arguments);

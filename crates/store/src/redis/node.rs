@@ -1,10 +1,15 @@
 //! Connections to a Redis server, and its health state.
 //!
-//! A server is taken out of service when a connection is lost or fails repeatedly. From then on requests
+//! A server is taken out of service when a connection is lost or fails repeatedly. From then on commands
 //! fail at once, and a single task reconnects.
+//!
+//! A server that responds, but too late for requests, is slow: requests do without it, while purges and everything
+//! else in the background go on. Replies count by their time, so that those that a request would not have waited
+//! for do not make it healthy.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
@@ -12,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::address::{ConnectError, RedisAddress};
+use super::deadline::Deadline;
 use super::settings::RedisSettings;
 use crate::tier::TierError;
 
@@ -19,22 +25,25 @@ use crate::tier::TierError;
 pub(super) struct RedisNode {
     address: RedisAddress,
     state: watch::Sender<NodeState>,
+    /// Replies come too late for requests.
+    is_slow: AtomicBool,
     max_failures: u32,
+    /// Time within which a reply shows that the server is not slow.
+    prompt: Duration,
 }
 
 #[derive(Clone)]
 enum NodeState {
     /// Initial connection attempt in progress.
     Connecting,
-    Up(ConnectionSet),
+    Up(Arc<ConnectionSet>),
     Down(ConnectError),
 }
 
-#[derive(Clone)]
 struct ConnectionSet {
     /// Generation of the connections, so that results of earlier ones are ignored.
     round: u64,
-    all: Arc<[NodeConnection]>,
+    all: Vec<NodeConnection>,
 }
 
 /// Connection with its failure count, since one may stall while the others work.
@@ -56,7 +65,9 @@ impl RedisNode {
         let node = Arc::new(Self {
             address: address.clone(),
             state: watch::Sender::new(NodeState::Connecting),
+            is_slow: AtomicBool::new(false),
             max_failures: settings.max_failures,
+            prompt: settings.prompt(),
         });
         tokio::spawn(keep(Arc::downgrade(&node), address, settings.clone()));
         node
@@ -64,6 +75,11 @@ impl RedisNode {
 
     pub(super) const fn address(&self) -> &RedisAddress {
         &self.address
+    }
+
+    /// Returns whether the server is connected. It may be slow.
+    pub(super) fn is_up(&self) -> bool {
+        matches!(&*self.state.borrow(), NodeState::Up(_))
     }
 
     /// Waits for the initial connection attempt.
@@ -76,10 +92,20 @@ impl RedisNode {
         }
     }
 
-    /// Describes why the server is out of service; `None` if it is in service.
+    fn is_slow(&self) -> bool {
+        self.is_slow.load(Ordering::Relaxed)
+    }
+
+    /// Describes why the server is out of service, or slow; `None` if it is in service.
     pub(super) fn degraded(&self) -> Option<String> {
         match &*self.state.borrow() {
-            NodeState::Up(_) => None,
+            NodeState::Up(_) => self.is_slow().then(|| {
+                format!(
+                    "{}: slow, used for purges only until it responds within {} ms",
+                    self.address.name(),
+                    self.prompt.as_millis()
+                )
+            }),
             NodeState::Connecting => Some(format!("{}: connecting", self.address.name())),
             NodeState::Down(why) => Some(format!("{}: {why}", self.address.name())),
         }
@@ -90,25 +116,29 @@ impl RedisNode {
         &self,
         lane: u128,
         command: &Cmd,
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<Value, CommandError> {
+        if deadline.is_of_request() && self.is_slow() {
+            return Err(CommandError::Down);
+        }
         let NodeState::Up(connections) = self.state.borrow().clone() else {
             return Err(CommandError::Down);
         };
+        let sent = Instant::now();
         let wire = &connections.all[(lane % connections.all.len() as u128) as usize];
         let mut connection = wire.connection.clone();
-        let reply = timeout_at(deadline, command.query_async(&mut connection));
+        let reply = timeout_at(deadline.at(), command.query_async(&mut connection));
         match reply.await {
             Ok(Ok(value)) => {
-                wire.failures.store(0, Ordering::Relaxed);
+                self.works(wire, sent);
                 Ok(value)
             }
             Ok(Err(error)) => {
-                self.judge(connections.round, wire, &error);
+                self.judge(&connections, wire, sent, &error);
                 Err(CommandError::Server(error))
             }
             Err(_) => {
-                self.failed(connections.round, wire, "response timeout");
+                self.late(connections.round, wire, deadline);
                 Err(CommandError::Late)
             }
         }
@@ -120,9 +150,9 @@ impl RedisNode {
     pub(super) async fn send_asking(
         &self,
         command: &Cmd,
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<Value, CommandError> {
-        let started = timeout_at(deadline, self.started()).await;
+        let started = timeout_at(deadline.at(), self.started()).await;
         started
             .map_err(|_| CommandError::Late)?
             .map_err(|_| CommandError::Down)?;
@@ -131,32 +161,54 @@ impl RedisNode {
         };
         let wire = &connections.all[0];
         let mut connection = wire.connection.clone();
+        let sent = Instant::now();
         // Both commands are sent in one pipeline, since ASKING applies to the next command only.
         let mut both = redis::pipe();
         both.cmd("ASKING").add_command(command.clone());
         let replies = connection.send_packed_commands(&both, 0, 2);
-        let reply = match timeout_at(deadline, replies).await {
+        let reply = match timeout_at(deadline.at(), replies).await {
             Ok(Ok(mut replies)) => replies.pop().unwrap_or(Value::Nil).extract_error(),
             Ok(Err(error)) => Err(error),
             Err(_) => {
-                self.failed(connections.round, wire, "response timeout");
+                self.late(connections.round, wire, deadline);
                 return Err(CommandError::Late);
             }
         };
         reply.map_err(|error| {
-            self.judge(connections.round, wire, &error);
+            self.judge(&connections, wire, sent, &error);
             CommandError::Server(error)
         })
     }
 
-    fn judge(&self, round: u64, wire: &NodeConnection, error: &RedisError) {
+    fn judge(
+        &self,
+        connections: &ConnectionSet,
+        wire: &NodeConnection,
+        sent: Instant,
+        error: &RedisError,
+    ) {
+        let round = connections.round;
         if error.is_io_error() || error.kind() == ErrorKind::Parse {
             self.lose(round, ConnectError::of(error));
         } else if is_out_of_order(error) {
             self.failed(round, wire, &error.to_string());
         } else {
+            self.works(wire, sent);
+        }
+    }
+
+    fn works(&self, wire: &NodeConnection, sent: Instant) {
+        if sent.elapsed() <= self.prompt {
             wire.failures.store(0, Ordering::Relaxed);
         }
+    }
+
+    fn late(&self, round: u64, wire: &NodeConnection, deadline: Deadline) {
+        let is_last = wire.failures.load(Ordering::Relaxed) + 1 >= self.max_failures;
+        if is_last && deadline.is_of_request() && self.state.borrow().is_up(round) {
+            self.is_slow.store(true, Ordering::Relaxed);
+        }
+        self.failed(round, wire, "response timeout");
     }
 
     fn failed(&self, round: u64, wire: &NodeConnection, why: &str) {
@@ -185,10 +237,10 @@ impl RedisNode {
             failures: AtomicU32::new(0),
         };
         self.state.send_replace(match all {
-            Ok(all) => NodeState::Up(ConnectionSet {
+            Ok(all) => NodeState::Up(Arc::new(ConnectionSet {
                 round,
                 all: all.into_iter().map(wire).collect(),
-            }),
+            })),
             Err(why) => NodeState::Down(why),
         });
     }
@@ -197,16 +249,23 @@ impl RedisNode {
 /// Maintains the connections of a node. Holds a strong reference only briefly, so that dropping the node
 /// ends the task.
 async fn keep(node: Weak<RedisNode>, address: RedisAddress, settings: RedisSettings) {
+    let mut attempt = 0;
     for round in 0.. {
         let connections = address.connect_all(&settings).await;
         let Some(alive) = node.upgrade() else { return };
         let state = alive.state.subscribe();
         alive.connected(round, connections);
         drop(alive);
+        let connected = Instant::now();
         if !watch_over(&node, state, &settings).await {
             return;
         }
-        sleep(settings.retry_delay()).await;
+        // A server that is lost right after each connection is no better than one that is out of reach.
+        if connected.elapsed() > settings.retry_after {
+            attempt = 0;
+        }
+        sleep(settings.pause_before(attempt)).await;
+        attempt += 1;
     }
 }
 
@@ -216,16 +275,30 @@ async fn watch_over(
     mut state: watch::Receiver<NodeState>,
     settings: &RedisSettings,
 ) -> bool {
+    let mut prompt = 0;
     for lane in 0.. {
+        let is_slow = node.upgrade().is_some_and(|node| node.is_slow());
+        let pause = match is_slow {
+            true if lane == 0 => Duration::ZERO,
+            true => settings.retry_delay(),
+            false => settings.ping_every,
+        };
         let lost = state.wait_for(|state| matches!(state, NodeState::Down(_)));
-        let lost = timeout(settings.ping_every, lost).await;
+        let lost = timeout(pause, lost).await;
         if let Ok(lost) = lost.map(|lost| lost.is_ok()) {
             return lost;
         }
         let Some(node) = node.upgrade() else { break };
-        let deadline = Instant::now() + settings.write_deadline;
-        // The result is evaluated by the node.
-        let _ = node.send(lane, &redis::cmd("PING"), deadline).await;
+        let sent = Instant::now();
+        let deadline = Deadline::in_background(settings.write_deadline);
+        let replied = node.send(lane, &redis::cmd("PING"), deadline).await;
+        prompt = match replied {
+            Ok(_) if sent.elapsed() <= node.prompt => prompt + 1,
+            _ => 0,
+        };
+        if prompt >= settings.max_failures {
+            node.is_slow.store(false, Ordering::Relaxed);
+        }
     }
     false
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
-use tokio::time::Instant;
 
 use super::address::{ConnectError, RedisAddress, RedisStartError};
 use super::cluster::Cluster;
+use super::deadline::Deadline;
 use super::node::{CommandError, RedisNode};
 use super::record::{PREFIX, slot};
 use super::settings::RedisSettings;
@@ -71,7 +71,7 @@ impl ServerSet {
         &self,
         id: EntryId,
         command: &Cmd,
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<Value, CommandError> {
         // Commands for one id share a lane and stay in order.
         let lane = u128::from_be_bytes(id.to_bytes());
@@ -95,7 +95,7 @@ impl ServerSet {
         &self,
         id: EntryId,
         command: &Cmd,
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<Value, CommandError> {
         let reply = self.send(id, command, deadline).await;
         if let Err(fault) = &reply
@@ -114,7 +114,7 @@ impl ServerSet {
             Self::Cluster(cluster) => cluster.nodes(),
         };
         // All servers must be in service, since a partial removal would have to be repeated.
-        if nodes.is_empty() || nodes.iter().any(|node| node.degraded().is_some()) {
+        if nodes.is_empty() || !nodes.iter().all(|node| node.is_up()) {
             return false;
         }
         for node in nodes {
@@ -125,7 +125,7 @@ impl ServerSet {
         true
     }
 
-    /// Describes the servers that are out of service.
+    /// Describes the servers that are out of service, or slow.
     pub(super) fn degraded(&self) -> Vec<String> {
         match self {
             Self::One(node) => node.degraded().into_iter().collect(),
@@ -142,14 +142,17 @@ async fn clear(node: &RedisNode, timeout: Duration) -> Result<(), CommandError> 
         let mut scan = redis::cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(format!("{PREFIX}*"));
         scan.arg("COUNT").arg(AT_A_TIME);
-        let reply = node.send(0, &scan, Instant::now() + timeout).await?;
+        let reply = node
+            .send(0, &scan, Deadline::in_background(timeout))
+            .await?;
         let (next, keys): (u64, Vec<Vec<u8>>) =
             redis::from_redis_value(reply).map_err(|error| CommandError::Server(error.into()))?;
         for key in keys {
             // One command per key, since keys of one command must share a slot.
             let mut remove = redis::cmd("UNLINK");
             remove.arg(key);
-            node.send(0, &remove, Instant::now() + timeout).await?;
+            node.send(0, &remove, Deadline::in_background(timeout))
+                .await?;
         }
         if next == 0 {
             return Ok(());

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use super::deadline::Deadline;
 use super::record::ENVELOPE;
 use crate::random;
 
@@ -34,7 +35,7 @@ pub struct RedisSettings {
     pub max_object: u64,
     /// Consecutive failures after which a server is taken out of service.
     pub max_failures: u32,
-    /// Interval between connection attempts, with a jitter of 50 %.
+    /// Longest interval between connection attempts, with a jitter of 50 %; the first are sooner.
     pub retry_after: Duration,
     /// Interval of health checks while in service.
     pub ping_every: Duration,
@@ -83,6 +84,33 @@ impl RedisSettings {
         random::jittered(self.retry_after, 0.5)
     }
 
+    /// Returns the pause before a connection attempt: after a loss at once, but spread over a fifth of
+    /// [`Self::retry_after`], since all processes lose a server at the same time; then twice as long each time, up to
+    /// [`Self::retry_after`].
+    pub(super) fn pause_before(&self, attempt: u32) -> Duration {
+        const FIRST: u32 = 5;
+        if attempt == 0 {
+            return random::jittered(self.retry_after / FIRST / 2, 1.0);
+        }
+        let grown = (self.retry_after / FIRST).saturating_mul(1 << (attempt - 1).min(FIRST));
+        random::jittered(grown.min(self.retry_after), 0.5)
+    }
+
+    /// Returns the time within which a reply is prompt: a miss takes two of them within its deadline.
+    pub(super) fn prompt(&self) -> Duration {
+        self.deadline / 2
+    }
+
+    /// Deadline of reads and claims that begin now.
+    pub(super) fn request_deadline(&self) -> Deadline {
+        Deadline::of_request(self.deadline)
+    }
+
+    /// Deadline of writes, removals and the purge log.
+    pub(super) fn background_deadline(&self) -> Deadline {
+        Deadline::in_background(self.write_deadline)
+    }
+
     /// Clamps the settings to valid ranges.
     pub(super) fn clamped(mut self) -> Self {
         self.connections = self.connections.clamp(1, Self::MAX_CONNECTIONS);
@@ -102,5 +130,35 @@ impl fmt::Debug for RedisSettings {
 impl fmt::Debug for ClientCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientCertificate").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_attempt_is_at_once_and_the_pauses_grow_to_the_usual_one() {
+        let settings = RedisSettings::default();
+        let millis = |attempt| settings.pause_before(attempt).as_millis();
+        let bounds = [
+            (0, 0..=200),
+            (1, 100..=300),
+            (2, 200..=600),
+            (3, 400..=1200),
+        ];
+        let later = [4, 5, 1000, u32::MAX].map(|attempt| (attempt, 500..=1500));
+        for (attempt, bounds) in bounds.into_iter().chain(later) {
+            let pauses: Vec<_> = (0..100).map(|_| millis(attempt)).collect();
+            assert!(
+                pauses.iter().all(|pause| bounds.contains(pause)),
+                "{attempt}: {pauses:?}"
+            );
+            let spread = pauses.iter().max().unwrap() - pauses.iter().min().unwrap();
+            assert!(
+                spread > (bounds.end() - bounds.start()) / 2,
+                "processes do not act in lockstep"
+            );
+        }
     }
 }

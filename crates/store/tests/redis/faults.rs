@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use microcache_store::{Claim, EntryId, PutOutcome, SharedTier, Tier, TierError};
 use microcache_testkit::{eventually_async, listen};
 
 use crate::server::Server;
+use crate::shared_log::{BEGINNING, append};
 use crate::{HOUR, body, entry, id, in_service, pair, put, settings, start, win};
 
 /// Timeout for a server that is known not to answer.
@@ -68,6 +69,35 @@ async fn a_server_that_stops_costs_some_deadlines_and_then_nothing() {
     server.thaw();
     in_service(&redis).await;
     eventually_async("found", async || redis.get(id(1)).await.is_ok()).await;
+}
+
+/// Too late for a look-up, or for the claim after it. Purges go on.
+#[tokio::test]
+async fn requests_do_without_a_slow_server() {
+    let server = Server::start(&[]);
+    let (port, delay) = slow_link(server.port());
+    let redis = start(RedisSettings {
+        deadline: Duration::from_millis(100),
+        ..settings(&format!("redis://127.0.0.1:{port}"))
+    })
+    .await;
+    for millis in [70, 250] {
+        delay.store(millis, Ordering::SeqCst);
+        let slow =
+            format!("127.0.0.1:{port}: slow, used for purges only until it responds within 50 ms");
+        eventually_async("bypassed", async || {
+            // What goes on in the background does not make it healthy.
+            let _ = redis.read_log(0, 0, BEGINNING).await;
+            let asked = redis.get_or_claim(id(1), HOUR).await;
+            matches!(asked, Err(TierError::Down)) && redis.stats().degraded == [slow.clone()]
+        })
+        .await;
+        append(&*redis, &["b"]).await;
+        redis.remove(id(2)).await.unwrap();
+        delay.store(0, Ordering::SeqCst);
+        in_service(&redis).await;
+        eventually_async("used", async || redis.get(id(1)).await.is_ok()).await;
+    }
 }
 
 #[tokio::test]
@@ -176,28 +206,49 @@ async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
 pub(crate) fn link(port: u16, mut swallowing: usize) -> (u16, Arc<AtomicBool>) {
     let swallows = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&swallows);
-    let address = listen(move |client| {
-        let server = TcpStream::connect(("127.0.0.1", port)).expect("it runs");
-        let (from, to) = (client.try_clone(), server.try_clone());
+    let port = relay(port, move || {
         let hole = if swallowing > 0 {
             Arc::clone(&flag)
         } else {
             Arc::default()
         };
         swallowing = swallowing.saturating_sub(1);
-        let (one, other) = (Arc::clone(&hole), hole);
-        thread::spawn(move || pass_on(client, to.expect("a socket"), &one));
-        thread::spawn(move || pass_on(server, from.expect("a socket"), &other));
+        move || {
+            while hole.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
     });
-    (address.port(), swallows)
+    (port, swallows)
 }
 
-fn pass_on(mut from: TcpStream, mut to: TcpStream, hole: &AtomicBool) {
+/// Forwarder that holds back each reply for this time, in milliseconds.
+fn slow_link(port: u16) -> (u16, Arc<AtomicU64>) {
+    let delay = Arc::<AtomicU64>::default();
+    let each = Arc::clone(&delay);
+    let wait = move || thread::sleep(Duration::from_millis(each.load(Ordering::SeqCst) / 2));
+    (relay(port, move || wait.clone()), delay)
+}
+
+/// Forwarder of all connections to a server, with a wait before each piece in each direction.
+fn relay<W: Fn() + Clone + Send + 'static>(
+    port: u16,
+    mut wait: impl FnMut() -> W + Send + 'static,
+) -> u16 {
+    let address = listen(move |client| {
+        let server = TcpStream::connect(("127.0.0.1", port)).expect("it runs");
+        let (from, to) = (client.try_clone(), server.try_clone());
+        let (one, other) = (wait(), wait());
+        thread::spawn(move || pass_on(client, to.expect("a socket"), one));
+        thread::spawn(move || pass_on(server, from.expect("a socket"), other));
+    });
+    address.port()
+}
+
+fn pass_on(mut from: TcpStream, mut to: TcpStream, wait: impl Fn()) {
     let mut piece = [0; 4096];
     while let Ok(length @ 1..) = from.read(&mut piece) {
-        while hole.load(Ordering::SeqCst) {
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait();
         if to.write_all(&piece[..length]).is_err() {
             break;
         }

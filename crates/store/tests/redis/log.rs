@@ -86,6 +86,18 @@ async fn a_full_server_takes_records_and_keeps_the_log() {
 }
 
 #[tokio::test]
+async fn a_server_without_room_for_the_log_is_reported_with_the_remedy() {
+    let server = Server::start(&["--maxmemory", "1", "--maxmemory-policy", "allkeys-lru"]);
+    let redis = start(settings(&server.address())).await;
+    let why = redis
+        .read_log(0, 0, BEGINNING)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(why.contains("raise maxmemory"), "{why}");
+}
+
+#[tokio::test]
 async fn a_key_that_is_no_log_is_an_error() {
     let (server, redis) = pair().await;
     append(&*redis, &[]).await;
