@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use microcache_store::TierError;
+
 use crate::changes::journal::{ChangeJournal, JournalError};
 use crate::documents::Documents;
 use crate::fleet::{FleetError, FleetStats, RedisBackend};
@@ -69,6 +71,14 @@ impl Backend {
     pub(crate) async fn take_back(&self) {
         if let Self::Journal(writer) = self {
             writer.take_back().await;
+        }
+    }
+
+    /// Uses other users and passwords for Redis from now on.
+    pub(crate) async fn change_login(&self, urls: &[String]) -> Result<(), TierError> {
+        match self {
+            Self::Journal(_) => Ok(()),
+            Self::Redis(fleet) => fleet.change_login(urls).await,
         }
     }
 

@@ -9,6 +9,7 @@ use microcache_engine::{Origin, OriginError, OriginRequest, OriginResponse};
 use microcache_policy::key::split_query;
 use microcache_policy::{Fields, Millis, is_event_stream};
 use microcache_store::Hit;
+use microcache_store::TierError;
 
 use crate::access::cors;
 use crate::access::read_grant::{PushKeys, ReadGrant};
@@ -94,6 +95,15 @@ impl Push {
     /// Replaces the tokens and keys. Existing subscriptions stay.
     pub fn renew_keys(&self, keys: PushKeys) {
         *self.documents.keys.write() = keys;
+    }
+
+    /// Uses the users and passwords of these URLs of Redis for connections from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`TierError`] if the URLs are those of other servers, or the server rejects the password.
+    pub async fn change_login(&self, urls: &[String]) -> Result<(), TierError> {
+        self.backend.change_login(urls).await
     }
 
     /// Hands the documents over to another process. After it returns, this process makes no more changes.

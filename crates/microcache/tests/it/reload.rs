@@ -275,7 +275,7 @@ fn a_password_of_redis_is_changed_without_a_restart() {
     let redis = TierServer::start_with(TierKind::Redis, &user);
     let with = |password: &str, more: &str| {
         let address = format!("redis://cache:{password}@127.0.0.1:{}", redis.port());
-        format!("redis = \"{address}\"\n{more}")
+        format!("redis = \"{address}\"\npush = \"/live/\"\npush_redis = \"{address}\"\n{more}")
     };
     let origin = counting(&["/"]);
     let server = Server::start(&origin, &with("one", ""));
@@ -293,9 +293,14 @@ fn a_password_of_redis_is_changed_without_a_restart() {
         "{problem}"
     );
     redis.say("ACL SETUSER cache >two");
-    assert_eq!(server.reload(&with("two", "")), ["redis"]);
+    assert_eq!(server.reload(&with("two", "")), ["redis", "push_redis"]);
     redis.say("ACL SETUSER cache <one");
     redis.say("CLIENT KILL USER cache");
+    let documents = || json(&server.ask("GET", "/v1/stats"))["push"]["redis"].clone();
+    eventually("the documents are read again", || {
+        let documents = documents();
+        (documents["outages"] != 0 && documents["connected"] == true).then_some(())
+    });
     // No purge is lost, neither before nor after.
     let purges = || json(&server.ask("GET", "/v1/stats"))["purges"].clone();
     eventually("the log is read again", || {

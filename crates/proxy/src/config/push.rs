@@ -15,6 +15,7 @@ use super::pattern::Glob;
 use super::place::Place;
 use super::raw::Table;
 use super::route::{GoesTo, Route, Watching};
+use super::secrets::without_secrets;
 
 /// The configuration of the push cache.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +55,15 @@ pub(super) enum DirectoryChoice {
     At(PathBuf),
 }
 
+/// Returns the settings without users and passwords of Redis, which a reload applies.
+fn without_login(settings: &PushSettings) -> PushSettings {
+    let mut settings = settings.clone();
+    for url in settings.fleet.iter_mut().flat_map(|fleet| &mut fleet.urls) {
+        *url = without_secrets(url);
+    }
+    settings
+}
+
 impl PushConfig {
     /// Returns whether the push cache is enabled.
     pub const fn is_on(&self) -> bool {
@@ -62,7 +72,8 @@ impl PushConfig {
 
     /// Returns whether a change needs a restart.
     pub(super) fn needs_restart_for(&self, new: &Self) -> bool {
-        self.prefixes != new.prefixes || self.settings != new.settings
+        self.prefixes != new.prefixes
+            || without_login(&self.settings) != without_login(&new.settings)
     }
 
     /// Returns the options that need a restart: all but those that a reload applies.

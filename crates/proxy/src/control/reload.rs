@@ -20,6 +20,7 @@ use super::handle::Handle;
 use super::upgrade::{Program, upgrade};
 use crate::config::{Config, Source, SourceError};
 use crate::observe::Kind;
+use crate::shared::Shared;
 
 /// Polling interval of the watched files.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -191,11 +192,7 @@ impl Reloader {
         if let Some(report) = active.config.needs_restart_for(&config) {
             return Err(ReloadError::NeedsRestart(report));
         }
-        if active.config.tiers.redis != config.tiers.redis {
-            let engine = &active.engine;
-            let changed = engine.cache.change_tier_login(&config.tiers.redis).await;
-            changed.map_err(|error| ReloadError::TierLogin(format!("redis: {error}")))?;
-        }
+        change_logins(&active, &config).await?;
         let warnings = config.warnings.clone();
         let mut changed = active.config.settings.changed_by(&config.settings);
         let is_renewed = active.config.tls.read != config.tls.read;
@@ -212,6 +209,26 @@ impl Reloader {
             warnings,
         })
     }
+}
+
+/// Uses the new users and passwords of Redis, all or none of them.
+async fn change_logins(active: &Shared, config: &Config) -> Result<(), ReloadError> {
+    let (cache, old) = (&active.engine.cache, &active.config);
+    let (before, after) = (&old.tiers.redis, &config.tiers.redis);
+    if before != after {
+        let changed = cache.change_tier_login(after).await;
+        changed.map_err(|error| ReloadError::TierLogin(format!("redis: {error}")))?;
+    }
+    if let (Some(push), Some(fleet)) = (&active.push, &config.push.settings.fleet)
+        && old.push.settings.fleet.as_ref() != Some(fleet)
+        && let Err(error) = push.change_login(&fleet.urls).await
+    {
+        if before != after {
+            let _ = cache.change_tier_login(before).await;
+        }
+        return Err(ReloadError::TierLogin(format!("push_redis: {error}")));
+    }
+    Ok(())
 }
 
 /// Formats the reason in one line, for the log.

@@ -1,12 +1,11 @@
 //! The stream of changes in Redis, read page by page.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use microcache_policy::Time;
 use microcache_store::redis::NoReply;
 
-use super::connection::{FleetConnection, transfer_time};
+use super::connection::{FleetConnection, READ_TIMEOUT, transfer_time};
 use super::record;
 use super::scripts::{EntryKind, READ, ReadReply, StreamEntry, epoch};
 use super::state::State;
@@ -15,8 +14,6 @@ use crate::changes::version::DocumentVersion;
 use crate::documents::Documents;
 use crate::name::{DocumentName, parse_name};
 
-/// Deadline of a read.
-pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(3);
 /// Limits of one page: changes, and approximate bytes.
 const PAGE: usize = 512;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;

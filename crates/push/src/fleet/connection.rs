@@ -10,12 +10,14 @@ use crate::settings::FleetSettings;
 pub(super) const MAX_CONCURRENT: usize = 1024;
 /// Deadline of a Redis reply.
 pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Deadline of a read of the stream, which Redis may block.
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(3);
 /// Target of log messages for the operator.
 pub(super) const TARGET: &str = "microcache";
 
 impl FleetSettings {
     /// Returns the settings of one pipelined connection.
-    fn redis(&self, time_limit: Duration) -> RedisSettings {
+    fn redis(&self) -> RedisSettings {
         RedisSettings {
             urls: self.urls.clone(),
             cluster: self.cluster,
@@ -23,7 +25,8 @@ impl FleetSettings {
             connections: 1,
             max_failures: 1,
             max_in_flight: MAX_CONCURRENT,
-            write_deadline: time_limit,
+            // A ping may wait for a blocking read.
+            write_deadline: READ_TIMEOUT,
             retry_after: Duration::from_millis(500),
             ..RedisSettings::default()
         }
@@ -40,19 +43,18 @@ pub(super) struct FleetConnection {
 }
 
 impl FleetConnection {
-    pub(super) async fn start(
+    /// Starts three of them, with one user and password.
+    pub(super) async fn start_three(
         settings: &FleetSettings,
-        time_limit: Duration,
-    ) -> Result<Self, RedisStartError> {
-        let line =
-            DedicatedConnection::start(settings.redis(time_limit), b"documents that are pushed")
-                .await?;
-        Ok(Self {
+    ) -> Result<[Self; 3], RedisStartError> {
+        const NAME: &[u8] = b"documents that are pushed";
+        let lines = DedicatedConnection::start_three(settings.redis(), NAME).await?;
+        Ok(lines.map(|line| Self {
             documents: line.key("mcd1"),
             changes: line.key("mcd1c"),
             history: line.key("mcd1h"),
             line,
-        })
+        }))
     }
 
     pub(super) fn keys(&self) -> [String; 3] {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
+use microcache_store::TierError;
 use microcache_store::redis::{NoReply, RedisStartError};
 use tokio::sync::{Mutex, MutexGuard, Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -104,6 +105,11 @@ impl RedisBackend {
 
     pub(crate) fn stats(&self) -> FleetStats {
         self.state.stats()
+    }
+
+    /// Uses the user and password of these URLs for connections from now on.
+    pub(crate) async fn change_login(&self, urls: &[String]) -> Result<(), TierError> {
+        self.connection.line.change_login(urls.to_vec()).await
     }
 
     /// Executes all of these write requests, or none of them.
@@ -249,9 +255,10 @@ type StartSender = SyncSender<Result<FleetConnection, RedisStartError>>;
 
 impl FleetThread {
     async fn run(self, started: StartSender, ended: oneshot::Receiver<()>) {
-        let wires = self.connect().await;
+        // The blocking reads of the stream have a connection of their own.
+        let wires = FleetConnection::start_three(&self.settings).await;
         let (reading, expiring) = match wires {
-            Ok((writing, reading, expiring)) => {
+            Ok([writing, reading, expiring]) => {
                 let _ = started.send(Ok(writing));
                 (reading, expiring)
             }
@@ -271,17 +278,5 @@ impl FleetThread {
             () = expiry.run() => {}
             _ = ended => {}
         }
-    }
-
-    async fn connect(
-        &self,
-    ) -> Result<(FleetConnection, FleetConnection, FleetConnection), RedisStartError> {
-        let of = &self.settings;
-        // The blocking reads of the stream have a connection of their own.
-        tokio::try_join!(
-            FleetConnection::start(of, REPLY_TIMEOUT),
-            FleetConnection::start(of, change_stream::READ_TIMEOUT),
-            FleetConnection::start(of, REPLY_TIMEOUT)
-        )
     }
 }

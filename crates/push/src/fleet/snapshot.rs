@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use microcache_store::redis::{NoReply, Value, cmd, from_redis_value};
 
-use super::change_stream::{ChangeStream, READ_TIMEOUT, overtaken};
-use super::connection::transfer_time;
+use super::change_stream::{ChangeStream, overtaken};
+use super::connection::{READ_TIMEOUT, transfer_time};
 use super::scripts::{EntryKind, ReadResult, StreamEntry, lossy_text, number};
 use crate::changes::change::DocumentChange;
 use crate::changes::generations::Generations;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use microcache_store::redis::{NoReply, Value, cmd};
 use tokio::time::sleep;
 
-use super::change_stream::{ChangeStream, READ_TIMEOUT, overtaken};
-use super::connection::{FleetConnection, TARGET};
+use super::change_stream::{ChangeStream, overtaken};
+use super::connection::{FleetConnection, READ_TIMEOUT, TARGET};
 use super::scripts::{ReadResult, StreamEntry};
 use super::snapshot::Snapshot;
 use super::state::State;

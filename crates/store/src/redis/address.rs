@@ -15,6 +15,7 @@ use redis::{
 use tokio::time::timeout;
 
 use super::settings::RedisSettings;
+use crate::tier::TierError;
 
 /// Reasons why the tier cannot start: invalid settings or a rejected connection, but never an unreachable
 /// server.
@@ -139,6 +140,37 @@ pub(super) fn read(settings: &RedisSettings) -> Result<Vec<RedisAddress>, RedisS
             })
         })
         .collect()
+}
+
+/// Tries other users and passwords for these addresses, unless the server is out of reach, and adopts them.
+pub(super) async fn change_login(
+    addresses: &[RedisAddress],
+    settings: &RedisSettings,
+    urls: Vec<String>,
+) -> Result<(), TierError> {
+    let settings = RedisSettings {
+        urls,
+        ..settings.clone()
+    };
+    let failed = |why: RedisStartError| TierError::Failed(why.to_string());
+    let new = read(&settings).map_err(failed)?;
+    let is_same = |(old, new): (&RedisAddress, &RedisAddress)| {
+        old.name() == new.name() && old.database() == new.database()
+    };
+    if new.len() != addresses.len() || !addresses.iter().zip(&new).all(is_same) {
+        return Err(TierError::Failed("other servers".to_owned()));
+    }
+    for new in &new {
+        let tried = new.connect(&settings).await;
+        if let Err(ConnectError::Rejected(why)) = tried {
+            let address = new.name();
+            return Err(failed(RedisStartError::Refused { address, why }));
+        }
+    }
+    for (old, new) in addresses.iter().zip(&new) {
+        old.log_in_as(new);
+    }
+    Ok(())
 }
 
 impl RedisAddress {

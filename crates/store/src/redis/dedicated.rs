@@ -3,16 +3,19 @@
 use redis::{Cmd, ErrorKind, Value};
 use tokio::time::Duration;
 
-use super::address::{self, RedisStartError};
+use super::address::{self, RedisAddress, RedisStartError};
 use super::deadline::Deadline;
 use super::node::CommandError;
 use super::scripts::Script;
 use super::servers::ServerSet;
 use super::settings::RedisSettings;
-use crate::tier::EntryId;
+use crate::tier::{EntryId, TierError};
 
 /// Dedicated connection for the keys of one slot, maintained on the runtime that it was started on.
 pub struct DedicatedConnection {
+    /// Configured addresses, which have their users and passwords in common with those of `servers`.
+    addresses: Vec<RedisAddress>,
+    settings: RedisSettings,
     servers: ServerSet,
     id: EntryId,
     /// Task that follows the slot map of a cluster.
@@ -54,7 +57,32 @@ impl DedicatedConnection {
     /// [`RedisStartError`] for invalid settings or a rejected connection.
     pub async fn start(settings: RedisSettings, name: &[u8]) -> Result<Self, RedisStartError> {
         let settings = settings.clamped();
-        let servers = ServerSet::start(address::read(&settings)?, &settings).await?;
+        let addresses = address::read(&settings)?;
+        Self::connect(addresses, settings, name).await
+    }
+
+    /// Does the same as [`Self::start`] for three connections, which have one user and password in common.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::start`].
+    pub async fn start_three(
+        settings: RedisSettings,
+        name: &[u8],
+    ) -> Result<[Self; 3], RedisStartError> {
+        let settings = settings.clamped();
+        let addresses = address::read(&settings)?;
+        let connect = || Self::connect(addresses.clone(), settings.clone(), name);
+        let all = tokio::try_join!(connect(), connect(), connect())?;
+        Ok(all.into())
+    }
+
+    async fn connect(
+        addresses: Vec<RedisAddress>,
+        settings: RedisSettings,
+        name: &[u8],
+    ) -> Result<Self, RedisStartError> {
+        let servers = ServerSet::start(addresses.clone(), &settings).await?;
         let follows = match &servers {
             ServerSet::One(_) => None,
             ServerSet::Cluster(cluster) => {
@@ -62,10 +90,22 @@ impl DedicatedConnection {
             }
         };
         Ok(Self {
+            addresses,
+            settings,
             servers,
             id: EntryId::of(name),
             _follows: follows.map(FollowTask),
         })
+    }
+
+    /// Uses the user and password of these URLs for connections from now on, also for those that were started with
+    /// this one.
+    ///
+    /// # Errors
+    ///
+    /// [`TierError`] if the URLs are those of other servers, or the server rejects the password.
+    pub async fn change_login(&self, urls: Vec<String>) -> Result<(), TierError> {
+        address::change_login(&self.addresses, &self.settings, urls).await
     }
 
     /// Builds a key in the slot of this connection.

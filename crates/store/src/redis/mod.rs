@@ -36,7 +36,7 @@ pub use self::scripts::Script;
 pub use self::settings::{ClientCertificate, RedisSettings};
 pub use ::redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 
-use self::address::{ConnectError, RedisAddress};
+use self::address::RedisAddress;
 use self::announcements::Announcements;
 use self::deadline::Deadline;
 use self::node::CommandError;
@@ -212,7 +212,10 @@ impl SharedTier for Redis {
     }
 
     fn change_login(&self, urls: Vec<String>) -> TierFuture<'_, ()> {
-        Box::pin(async move { self.shared.change_login(urls).await })
+        let shared = &self.shared;
+        Box::pin(
+            async move { address::change_login(&shared.addresses, &shared.settings, urls).await },
+        )
     }
 
     fn claim_end(&self, id: EntryId) -> Option<BoxFuture<'_, ()>> {
@@ -238,33 +241,6 @@ impl SharedTier for Redis {
 }
 
 impl RedisInner {
-    /// Tries the new user and password, unless the server is out of reach, and adopts them.
-    async fn change_login(&self, urls: Vec<String>) -> Result<(), TierError> {
-        let settings = RedisSettings {
-            urls,
-            ..self.settings.clone()
-        };
-        let failed = |why: RedisStartError| TierError::Failed(why.to_string());
-        let new = address::read(&settings).map_err(failed)?;
-        let is_same = |(old, new): (&RedisAddress, &RedisAddress)| {
-            old.name() == new.name() && old.database() == new.database()
-        };
-        if new.len() != self.addresses.len() || !self.addresses.iter().zip(&new).all(is_same) {
-            return Err(TierError::Failed("other servers".to_owned()));
-        }
-        for new in &new {
-            let tried = new.connect(&settings).await;
-            if let Err(ConnectError::Rejected(why)) = tried {
-                let address = new.name();
-                return Err(failed(RedisStartError::Refused { address, why }));
-            }
-        }
-        for (old, new) in self.addresses.iter().zip(&new) {
-            old.log_in_as(new);
-        }
-        Ok(())
-    }
-
     async fn get(&self, id: EntryId) -> Result<Option<Entry>, TierError> {
         self.get_within(id, self.settings.request_deadline()).await
     }
