@@ -1,6 +1,7 @@
 //! Storage of responses: memory, which serves every hit, and the tiers behind it.
 
 pub mod allocation;
+mod announcements;
 mod checksum;
 pub mod clock;
 pub mod content;
@@ -24,6 +25,7 @@ pub mod tags;
 pub mod tier;
 pub mod tiers;
 
+pub use announcements::Announcements;
 pub use clock::{Clock, Epoch};
 pub use content::{Content, FileBody};
 pub use directory::{Directory, DirectoryError, DirectorySettings};

@@ -1,7 +1,8 @@
 //! Faults, one after the other, with time to recover in between.
 
+use microcache_testkit::Chance;
+
 use crate::Plan;
-use crate::chance::Chance;
 use crate::fleet::Fleet;
 use crate::network::{Path, Server};
 use crate::world::Shared;
@@ -85,7 +86,7 @@ impl Fault {
     pub(crate) fn after(now: u64, plan: &Plan, chance: &mut Chance) -> Self {
         let begins = now + plan.calm;
         let any = Kind::ALL[chance.below(Kind::ALL.len())];
-        let length = LENGTH[0] + chance.next() % (LENGTH[1] - LENGTH[0]);
+        let length = LENGTH[0] + chance.number() % (LENGTH[1] - LENGTH[0]);
         Self {
             kind: plan.only.unwrap_or(any),
             zone: chance.below(ZONES),
@@ -168,7 +169,12 @@ impl Fault {
                 .victims(fleet)
                 .for_each(|node| network.set_path(node, server, Path::Deaf)),
             Kind::Hang => network.set_server(server, Server::Hung),
-            Kind::Crash => network.set_server(server, Server::Killed),
+            Kind::Crash => {
+                network.set_server(server, Server::Killed);
+                if let Shared::Valkey(valkey) = &fleet.world.shared {
+                    valkey.disconnect();
+                }
+            }
             Kind::Failover => {
                 fleet.purge();
                 self.ends = self.begins + LENGTH[0];

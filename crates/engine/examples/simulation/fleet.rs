@@ -13,14 +13,15 @@ use microcache_engine::{
 use microcache_policy::{FieldsBuf, Rules, Time};
 use microcache_store::memcached::{Memcached, MemcachedSettings};
 use microcache_store::{AnyTier, Clock, MemoryLimits, TierLimits, Tiers, random};
+use microcache_testkit::Chance;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
-use crate::chance::{Chance, Popularity};
 use crate::faults::Fault;
 use crate::network::Network;
 use crate::pool::Pool;
+use crate::popularity::Popularity;
 use crate::valkey::{Valkey, ValkeyTier};
 use crate::world::{Aim, Application, Counts, HOST, Life, Shared, TAGS, World, target};
 use crate::{DATE, Plan, TierName, support};
@@ -87,7 +88,7 @@ impl Fleet {
             TierName::Valkey => 1,
             TierName::Memcached => POOL,
         };
-        let network = Arc::new(Network::new(plan.nodes, servers, chance.next()));
+        let network = Arc::new(Network::new(plan.nodes, servers, chance.number()));
         let shared = match plan.tier {
             TierName::Valkey => Shared::Valkey(Arc::new(Valkey::new(Arc::clone(&network)))),
             TierName::Memcached => Shared::Pool(Arc::new(Pool::new(Arc::clone(&network), POOL))),

@@ -6,7 +6,7 @@
 //!
 //! What runs here is the code that runs in production: each node is an [`Engine`](microcache_engine::Engine) with its
 //! memory, claims, promotion, purge rules and log of purges, and for memcached the pool itself (ring, claims, two copies
-//! of the log, ejection, probes). Only three things are models: the servers ([`valkey`], [`pool`]), the network ([`network`])
+//! of the log, ejection, probes), for Valkey the announcements. Only three things are models: the servers ([`valkey`], [`pool`]), the network ([`network`])
 //! and the application ([`world`]). Tokio's time is paused and moves when nothing else can, so an hour of a thousand
 //! nodes takes minutes.
 //!
@@ -26,11 +26,11 @@
 
 #![cfg(not(shuttle))]
 
-mod chance;
 mod faults;
 mod fleet;
 mod network;
 mod pool;
+mod popularity;
 #[expect(dead_code, reason = "each engine here has a clock of its own")]
 #[path = "../../tests/support/mod.rs"]
 mod support;

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use microcache_testkit::Chance;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-
-use crate::chance::Chance;
 
 /// The delay of a packet that was lost and sent again, as TCP does.
 const RETRANSMISSION: Duration = Duration::from_millis(200);
@@ -76,7 +75,7 @@ impl Network {
     /// The time of a round trip: one or two milliseconds, the resolution of the timers.
     pub(crate) fn round_trip(&self) -> Duration {
         let mut state = self.state.lock();
-        let usual = Duration::from_millis(1 + state.chance.next() % 2);
+        let usual = Duration::from_millis(1 + state.chance.number() % 2);
         let is_lost = state.loss > 0.0 && state.chance.share() < state.loss;
         usual + RETRANSMISSION * is_lost.into()
     }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use microcache_store::memcached::{ServerAddress, ServerLink};
+use microcache_testkit::Chance;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::sleep;
 
-use crate::chance::Chance;
 use crate::network::{Network, Path};
 
 /// Bytes under way on a connection.

@@ -1,30 +1,37 @@
-//! A model of Valkey: records, claims and the log of purges, as `crates/store/src/redis` uses them. A replica
-//! that takes over lacks the newest writes.
+//! A model of Valkey: records, claims, the log of purges and announcements, as `crates/store/src/redis` uses
+//! them. A replica that takes over lacks the newest writes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use microcache_store::tier::TierFuture;
+use microcache_store::tier::{BoxFuture, TierFuture};
 use microcache_store::{
-    Claim, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier, Tier, TierError, TierStats,
-    Token, in_log, log_number, new_log, random,
+    Announcements, Claim, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier, Tier,
+    TierError, TierStats, Token, in_log, log_number, new_log, random,
 };
+use microcache_testkit::Chance;
 use parking_lot::Mutex;
-use tokio::time::sleep;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use crate::DATE;
-use crate::chance::Chance;
 use crate::network::{Network, Path};
 
-/// Deadlines of reads and of writes, as in `RedisSettings`.
+/// Deadlines of reads, of writes and of connecting, as in `RedisSettings`.
 const DEADLINE: u64 = 50;
 const WRITE_DEADLINE: u64 = 1000;
+const CONNECT_DEADLINE: u64 = 1000;
 /// Failures after which the server is out of service for a node, and the time until it is tried again.
 const FAILURES: u64 = 3;
 const RETRY: u64 = 1000;
+/// The interval of health checks, and the silence after which the subscription is checked.
+const PING_EVERY: Duration = Duration::from_secs(5);
+const CHECK_AFTER: Duration = Duration::from_secs(2);
 /// Bytes of a command and its reply besides keys and values.
 const FRAME: usize = 120;
 /// Bound of the log.
@@ -39,8 +46,15 @@ pub(crate) struct Valkey {
 struct Data {
     records: BTreeMap<EntryId, Timed<Entry>>,
     claims: BTreeMap<EntryId, Timed<u64>>,
+    /// The nodes that wait for the end of a claim.
+    awaiting: BTreeMap<EntryId, BTreeSet<usize>>,
     log: VecDeque<(u64, Timed<Bytes>)>,
+    /// The subscription of each node.
+    subscribers: BTreeMap<usize, UnboundedSender<Announcement>>,
 }
+
+/// The end of a claim, or else new records in the log.
+type Announcement = Option<EntryId>;
 
 struct Timed<T> {
     value: T,
@@ -73,10 +87,16 @@ impl Valkey {
     /// A replica takes over that lags behind by these milliseconds.
     pub(crate) fn fail_over(&self, lag: u64) {
         let newest = self.network.now().saturating_sub(lag);
+        self.disconnect();
         let mut data = self.data.lock();
         data.records.retain(|_, record| record.written <= newest);
         data.claims.retain(|_, claim| claim.written <= newest);
         data.log.retain(|(_, record)| record.written <= newest);
+    }
+
+    /// Loses its connections.
+    pub(crate) fn disconnect(&self) {
+        self.data.lock().subscribers.clear();
     }
 
     /// Evicts about half of the records, and perhaps the log.
@@ -100,12 +120,35 @@ impl Data {
         claim.map(|claim| claim.value)
     }
 
-    fn claim(&mut self, id: EntryId, token: u64, now: u64, hold: Duration) -> Claim {
+    /// Grants a claim, or lets the node wait for its end.
+    fn claim(
+        &mut self,
+        id: EntryId,
+        (token, hold): (u64, Duration),
+        now: u64,
+        waits: Option<usize>,
+    ) -> Claim {
         if self.claimed_by(id, now).is_some() {
+            self.awaiting.entry(id).or_default().extend(waits);
             return Claim::HeldElsewhere;
         }
         self.claims.insert(id, Timed::new(token, now, hold));
         Claim::Granted(Token(token))
+    }
+
+    fn finish(&mut self, id: EntryId) {
+        self.claims.remove(&id);
+        for node in self.awaiting.remove(&id).unwrap_or_default() {
+            if let Some(subscriber) = self.subscribers.get(&node) {
+                let _ = subscriber.send(Some(id));
+            }
+        }
+    }
+
+    fn subscribe(&mut self, node: usize) -> UnboundedReceiver<Announcement> {
+        let (sender, receiver) = unbounded_channel();
+        self.subscribers.insert(node, sender);
+        receiver
     }
 
     fn append(&mut self, records: Vec<Bytes>, beginning: Bytes, now: u64) {
@@ -121,6 +164,9 @@ impl Data {
         }
         let over = self.log.len().saturating_sub(LENGTH);
         self.log.drain(..over);
+        for subscriber in self.subscribers.values() {
+            let _ = subscriber.send(None);
+        }
     }
 
     fn page(&self, after: u64) -> LogPage {
@@ -138,91 +184,188 @@ impl Data {
 }
 
 /// The server as a node uses it.
-#[derive(Clone)]
-pub(crate) struct ValkeyTier(Arc<Client>);
+pub(crate) struct ValkeyTier {
+    client: Arc<Client>,
+    /// Ends with the node.
+    _background: JoinSet<()>,
+}
 
 struct Client {
     node: usize,
     valkey: Arc<Valkey>,
+    announcements: Announcements,
     failures: AtomicU64,
-    down_until: AtomicU64,
+    is_down: AtomicBool,
+    lost: Notify,
 }
 
 impl std::fmt::Debug for ValkeyTier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ValkeyTier({})", self.0.node)
+        write!(f, "ValkeyTier({})", self.client.node)
     }
 }
 
 impl ValkeyTier {
     pub(crate) fn new(node: usize, valkey: Arc<Valkey>) -> Self {
-        Self(Arc::new(Client {
+        let client = Arc::new(Client {
             node,
             valkey,
+            announcements: Announcements::new(0),
             failures: AtomicU64::new(0),
-            down_until: AtomicU64::new(0),
-        }))
+            is_down: AtomicBool::new(false),
+            lost: Notify::new(),
+        });
+        let mut background = JoinSet::new();
+        background.spawn(Arc::clone(&client).keep_connected());
+        background.spawn(Arc::clone(&client).keep_subscribed());
+        Self {
+            client,
+            _background: background,
+        }
     }
+}
 
+impl Client {
     /// Performs an operation, which returns the number of bytes that it takes on the wire.
-    async fn request<T>(
+    async fn exchange<T>(
         &self,
         deadline: u64,
         operation: impl FnOnce(&mut Data, u64) -> (T, usize) + Send,
     ) -> Result<T, TierError> {
-        let Client { node, valkey, .. } = &*self.0;
-        let network = &valkey.network;
-        let (began, down_until) = (network.now(), self.0.down_until.load(Ordering::Relaxed));
-        if began < down_until {
-            return Err(TierError::Down);
-        }
-        if network.path(*node, 0) != Path::Cut {
+        let (node, network) = (self.node, &self.valkey.network);
+        let began = network.now();
+        if network.path(node, 0) != Path::Cut {
             let round_trip = network.round_trip();
             let is_late = round_trip > Duration::from_millis(deadline);
             sleep(round_trip.min(Duration::from_millis(deadline))).await;
             // A cut since then has lost it.
-            let path = network.path(*node, 0);
+            let path = network.path(node, 0);
             if path != Path::Cut {
-                let (done, bytes) = operation(&mut valkey.data.lock(), network.now());
-                network.count(*node, 1, FRAME + bytes);
+                let (done, bytes) = operation(&mut self.valkey.data.lock(), network.now());
+                network.count(node, 1, FRAME + bytes);
                 if path == Path::Works && !is_late {
-                    self.0.failures.store(0, Ordering::Relaxed);
                     return Ok(done);
                 }
             }
         }
         if network.is_killed(0) {
-            self.fail(FAILURES);
             return Err(TierError::Failed("connection refused".to_owned()));
         }
         tokio::time::sleep_until(network.instant(began + deadline)).await;
-        self.fail(1);
         Err(TierError::Timeout)
     }
 
-    fn fail(&self, by: u64) {
-        let failures = self.0.failures.fetch_add(by, Ordering::Relaxed) + by;
-        if failures >= FAILURES {
-            let pause = RETRY / 2 + random::number() % RETRY;
-            let until = self.0.valkey.network.now() + pause;
-            self.0.down_until.store(until, Ordering::Relaxed);
-            // The next failure suffices.
-            self.0.failures.store(FAILURES - 1, Ordering::Relaxed);
+    /// Performs an operation while the server is in service.
+    async fn request<T>(
+        &self,
+        deadline: u64,
+        operation: impl FnOnce(&mut Data, u64) -> (T, usize) + Send,
+    ) -> Result<T, TierError> {
+        if self.is_down.load(Ordering::Relaxed) {
+            return Err(TierError::Down);
         }
+        let done = self.exchange(deadline, operation).await;
+        let failures = match done {
+            Ok(_) => 0,
+            Err(TierError::Timeout) => 1 + self.failures.load(Ordering::Relaxed),
+            Err(_) => FAILURES,
+        };
+        self.failures.store(failures, Ordering::Relaxed);
+        if failures >= FAILURES && !self.is_down.swap(true, Ordering::Relaxed) {
+            self.lost.notify_one();
+        }
+        done
+    }
+
+    /// Pings the server, and connects again after it was lost.
+    async fn keep_connected(self: Arc<Self>) {
+        loop {
+            while timeout(PING_EVERY, self.lost.notified()).await.is_err() {
+                let _ = self.request(WRITE_DEADLINE, |_, _| ((), 0)).await;
+            }
+            sleep(retry_pause()).await;
+            while self
+                .exchange(CONNECT_DEADLINE, |_, _| ((), 0))
+                .await
+                .is_err()
+            {
+                sleep(retry_pause()).await;
+            }
+            self.failures.store(0, Ordering::Relaxed);
+            self.is_down.store(false, Ordering::Relaxed);
+        }
+    }
+
+    async fn keep_subscribed(self: Arc<Self>) {
+        loop {
+            let _ = self.follow_announcements().await;
+            self.announcements.set_subscribed(false);
+            sleep(retry_pause()).await;
+        }
+    }
+
+    async fn follow_announcements(&self) -> Result<(), TierError> {
+        let (node, network) = (self.node, &self.valkey.network);
+        let subscribe = |data: &mut Data, _| (data.subscribe(node), 0);
+        let mut messages = self.exchange(CONNECT_DEADLINE, subscribe).await?;
+        self.announcements.set_subscribed(true);
+        loop {
+            let Ok(message) = timeout(CHECK_AFTER, messages.recv()).await else {
+                self.exchange(CONNECT_DEADLINE, |_, _| ((), 0)).await?;
+                continue;
+            };
+            // The server closes the connection when it is killed.
+            let message = message.ok_or(TierError::Down)?;
+            sleep(network.round_trip()).await;
+            if network.path(node, 0) != Path::Works {
+                // It is lost, and with it the connection, which the next check notices.
+                sleep(CHECK_AFTER + Duration::from_millis(CONNECT_DEADLINE)).await;
+                return Err(TierError::Timeout);
+            }
+            network.count(node, 0, FRAME);
+            match message {
+                None => self.announcements.note_log_news(),
+                Some(id) => self.announcements.end(id),
+            }
+        }
+    }
+
+    /// This node, if it can be waked at the end of a claim.
+    fn waits_for(&self, id: EntryId) -> Option<usize> {
+        (!self.announcements.await_end(id).is_empty()).then_some(self.node)
+    }
+
+    async fn get(&self, id: EntryId) -> Result<Option<Entry>, TierError> {
+        let read = self.request(DEADLINE, move |data, now| {
+            let record = data.record(id, now).cloned();
+            let bytes = record.as_ref().map_or(0, size);
+            (record, bytes)
+        });
+        read.await
+    }
+
+    async fn release(&self, id: EntryId, token: Token) -> Result<(), TierError> {
+        let release = self.request(WRITE_DEADLINE, move |data, now| {
+            if data.claimed_by(id, now) == Some(token.0) {
+                data.finish(id);
+            }
+            ((), 0)
+        });
+        release.await
     }
 
     /// A claim whose holder does not know of it is released when the server is back.
     fn unless_lost<T>(
-        &self,
+        self: &Arc<Self>,
         id: EntryId,
         token: u64,
         claimed: Result<T, TierError>,
     ) -> Result<T, TierError> {
         if claimed.is_err() {
-            let tier = self.clone();
+            let client = Arc::clone(self);
             tokio::spawn(async move {
-                while tier.release(id, Token(token)).await.is_err() {
-                    sleep(Duration::from_millis(RETRY)).await;
+                while client.release(id, Token(token)).await.is_err() {
+                    sleep(retry_pause()).await;
                 }
             });
         }
@@ -236,11 +379,7 @@ impl Tier for ValkeyTier {
     }
 
     fn get(&self, id: EntryId) -> TierFuture<'_, Option<Entry>> {
-        Box::pin(self.request(DEADLINE, move |data, now| {
-            let record = data.record(id, now).cloned();
-            let bytes = record.as_ref().map_or(0, size);
-            (record, bytes)
-        }))
+        Box::pin(self.client.get(id))
     }
 
     fn put(
@@ -250,13 +389,13 @@ impl Tier for ValkeyTier {
         expires: Duration,
         token: Option<Token>,
     ) -> TierFuture<'_, PutOutcome> {
-        Box::pin(self.request(WRITE_DEADLINE, move |data, now| {
+        Box::pin(self.client.request(WRITE_DEADLINE, move |data, now| {
             let bytes = size(&entry);
             if token.is_some_and(|token| data.claimed_by(id, now) != Some(token.0)) {
                 return (PutOutcome::Superseded, bytes);
             }
             data.records.insert(id, Timed::new(entry, now, expires));
-            data.claims.remove(&id);
+            data.finish(id);
             (PutOutcome::Stored, bytes)
         }))
     }
@@ -274,7 +413,7 @@ impl Tier for ValkeyTier {
     }
 
     fn remove(&self, id: EntryId) -> TierFuture<'_, ()> {
-        Box::pin(self.request(WRITE_DEADLINE, move |data, _| {
+        Box::pin(self.client.request(WRITE_DEADLINE, move |data, _| {
             data.records.remove(&id);
             data.claims.remove(&id);
             ((), 0)
@@ -282,12 +421,9 @@ impl Tier for ValkeyTier {
     }
 
     fn stats(&self) -> TierStats {
-        let is_down = self.0.valkey.network.now() < self.0.down_until.load(Ordering::Relaxed);
+        let is_down = self.client.is_down.load(Ordering::Relaxed);
         TierStats {
-            degraded: is_down
-                .then(|| "out of service".to_owned())
-                .into_iter()
-                .collect(),
+            degraded: Vec::from_iter(is_down.then(|| "out of service".to_owned())),
             ..TierStats::default()
         }
     }
@@ -295,44 +431,60 @@ impl Tier for ValkeyTier {
 
 impl SharedTier for ValkeyTier {
     fn get_or_claim(&self, id: EntryId, hold: Duration) -> TierFuture<'_, GetOutcome> {
+        let client = &self.client;
         Box::pin(async move {
-            if let Some(entry) = self.get(id).await? {
+            if let Some(entry) = client.get(id).await? {
                 return Ok(GetOutcome::Entry(entry));
             }
-            let token = random::number();
-            let claimed = self.request(DEADLINE, move |data, now| match data.record(id, now) {
+            let (token, waits) = (random::number(), client.waits_for(id));
+            let claim = client.request(DEADLINE, move |data, now| match data.record(id, now) {
                 Some(entry) => (GetOutcome::Entry(entry.clone()), size(entry)),
-                None => (GetOutcome::Missing(data.claim(id, token, now, hold)), 0),
+                None => (
+                    GetOutcome::Missing(data.claim(id, (token, hold), now, waits)),
+                    0,
+                ),
             });
-            self.unless_lost(id, token, claimed.await)
+            let claimed = claim.await;
+            if !matches!(claimed, Ok(GetOutcome::Missing(Claim::HeldElsewhere))) {
+                client.announcements.end(id);
+            }
+            client.unless_lost(id, token, claimed)
         })
     }
 
     fn head(&self, id: EntryId) -> TierFuture<'_, Option<Bytes>> {
-        Box::pin(async move { Ok(self.get(id).await?.map(|entry| entry.head)) })
+        Box::pin(async move { Ok(self.client.get(id).await?.map(|entry| entry.head)) })
     }
 
     fn claim(&self, id: EntryId, hold: Duration) -> TierFuture<'_, Claim> {
+        let client = &self.client;
         Box::pin(async move {
-            let token = random::number();
-            let claimed = self.request(DEADLINE, move |data, now| {
-                (data.claim(id, token, now, hold), 0)
+            let (token, waits) = (random::number(), client.waits_for(id));
+            let claim = client.request(DEADLINE, move |data, now| {
+                (data.claim(id, (token, hold), now, waits), 0)
             });
-            self.unless_lost(id, token, claimed.await)
+            let claimed = claim.await;
+            if claimed != Ok(Claim::HeldElsewhere) {
+                client.announcements.end(id);
+            }
+            client.unless_lost(id, token, claimed)
         })
     }
 
     fn release(&self, id: EntryId, token: Token) -> TierFuture<'_, ()> {
-        Box::pin(self.request(WRITE_DEADLINE, move |data, now| {
-            if data.claimed_by(id, now) == Some(token.0) {
-                data.claims.remove(&id);
-            }
-            ((), 0)
-        }))
+        Box::pin(self.client.release(id, token))
+    }
+
+    fn claim_end(&self, id: EntryId) -> Option<BoxFuture<'_, ()>> {
+        self.client.announcements.claim_end(id)
+    }
+
+    fn log_news(&self, _: usize) -> Option<BoxFuture<'_, ()>> {
+        self.client.announcements.log_news()
     }
 
     fn append_to_log(&self, _: usize, records: Vec<Bytes>, beginning: Bytes) -> TierFuture<'_, ()> {
-        Box::pin(self.request(WRITE_DEADLINE, move |data, now| {
+        Box::pin(self.client.request(WRITE_DEADLINE, move |data, now| {
             let bytes = records.iter().map(Bytes::len).sum();
             data.append(records, beginning, now);
             ((), bytes)
@@ -340,7 +492,7 @@ impl SharedTier for ValkeyTier {
     }
 
     fn read_log(&self, _: usize, after: u64, beginning: Bytes) -> TierFuture<'_, LogPage> {
-        Box::pin(self.request(WRITE_DEADLINE, move |data, now| {
+        Box::pin(self.client.request(WRITE_DEADLINE, move |data, now| {
             if data.log.is_empty() {
                 data.append(Vec::new(), beginning, now);
             }
@@ -353,6 +505,11 @@ impl SharedTier for ValkeyTier {
             (page, bytes)
         }))
     }
+}
+
+/// From half to one and a half times [`RETRY`].
+fn retry_pause() -> Duration {
+    Duration::from_millis(RETRY / 2 + random::number() % RETRY)
 }
 
 fn size(entry: &Entry) -> usize {

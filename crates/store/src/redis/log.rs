@@ -8,7 +8,7 @@
 //! A foreign entry would block readers, or, with an id beyond ours, writers. It is replaced by a new log,
 //! which readers treat as a lost one.
 //!
-//! What is appended is announced, so that readers look at once ([`super::announcements`]). They poll the log as well:
+//! What is appended is announced, so that readers look at once ([`crate::announcements`]). They poll the log as well:
 //! an announcement may be lost.
 
 use bytes::Bytes;

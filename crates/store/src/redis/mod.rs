@@ -4,7 +4,6 @@
 //! are atomic.
 
 mod address;
-mod announcements;
 mod check;
 mod cluster;
 mod deadline;
@@ -37,7 +36,6 @@ pub use self::settings::{ClientCertificate, RedisSettings};
 pub use ::redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 
 use self::address::RedisAddress;
-use self::announcements::Announcements;
 use self::deadline::Deadline;
 use self::node::CommandError;
 use self::pending_releases::PendingReleases;
@@ -45,6 +43,7 @@ use self::pending_removals::PendingRemovals;
 use self::record::{awaiting_key, claim_key, entry_key, log_id};
 use self::scripts::{CLAIM, CLAIM_IF_MISSING, RELEASE, RENEW, STORE_IF_CLAIMED};
 use self::servers::ServerSet;
+use crate::announcements::Announcements;
 use crate::random;
 use crate::tier::{
     BoxFuture, Claim, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier, Tier, TierError,

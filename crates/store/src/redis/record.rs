@@ -120,6 +120,12 @@ mod tests {
     }
 
     #[test]
+    fn an_announcement_names_its_record() {
+        let id = EntryId::of(b"page");
+        assert_eq!(id_of_entry_key(entry_key(id).as_bytes()), Some(id));
+    }
+
+    #[test]
     fn the_checksum_of_the_cluster_specification() {
         assert_eq!(crc16(b"123456789"), 0x31C3);
     }

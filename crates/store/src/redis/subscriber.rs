@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use redis::{RedisError, Value};
+use redis::{Msg, RedisError, Value};
 use tokio::time::{sleep, timeout};
 
 use super::RedisInner;
 use super::address::ConnectError;
-use super::record::log_id;
+use super::record::{id_of_entry_key, log_id};
+use crate::announcements::Announcements;
 
 /// Silence after which the connection is checked.
 const CHECK_AFTER: Duration = Duration::from_secs(2);
@@ -49,7 +50,7 @@ impl RedisInner {
         let _ = self.check().await;
         loop {
             match timeout(CHECK_AFTER, messages.next()).await {
-                Ok(Some(message)) => announcements.take(&message),
+                Ok(Some(message)) => take(announcements, &message),
                 Ok(None) => return Ok(()),
                 Err(_) => {
                     let checked = timeout(time_limit, requests.ping::<Value>()).await;
@@ -57,5 +58,13 @@ impl RedisInner {
                 }
             }
         }
+    }
+}
+
+fn take(announcements: &Announcements, message: &Msg) {
+    if message.get_channel_name() == announcements.log_channel() {
+        announcements.note_log_news();
+    } else if let Some(id) = id_of_entry_key(message.get_payload_bytes()) {
+        announcements.end(id);
     }
 }

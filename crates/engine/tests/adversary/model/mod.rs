@@ -2,12 +2,11 @@
 //! 9110. The model has neither sockets nor a cache: the engine's tests and those of the real
 //! program put them in between.
 
-mod chance;
 mod page;
 mod request;
 mod selection;
 
-pub(crate) use chance::Chance;
+pub(crate) use microcache_testkit::Chance;
 pub(crate) use page::{Page, Reply, Version};
 pub(crate) use request::{TestRequest, honest, hostile};
 

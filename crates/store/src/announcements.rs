@@ -1,4 +1,5 @@
-//! Announcements: purges that were appended to the log, and claims that ended.
+//! Announcements of Redis and Valkey: purges that were appended to the log, and claims that ended. Messages come
+//! from the subscription of `crate::redis`, or from that of a simulation.
 //!
 //! A connection of its own subscribes to the channel of the log, and to one of this process. The script that
 //! refuses a claim adds that one to a set beside the claim, and the script that ends the claim publishes the
@@ -8,14 +9,12 @@
 //! A message is only a reason to look at once: callers look anyway after some time, so a message that was lost,
 //! and a connection that leads nowhere, delay and change nothing.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use redis::Msg;
 use tokio::sync::{Notify, watch};
 
-use super::record::id_of_entry_key;
 use crate::random;
 use crate::tier::{BoxFuture, EntryId};
 
@@ -23,21 +22,23 @@ use crate::tier::{BoxFuture, EntryId};
 const MAX_AWAITED: usize = 4096;
 
 /// Announcements as they arrive.
-pub(super) struct Announcements {
+pub struct Announcements {
     /// Channel of this process.
     own_channel: String,
     /// Channel of the log. The channels of all databases of a server are the same, so it names the database.
     log_channel: String,
     is_subscribed: AtomicBool,
     log: Notify,
-    /// Claims that were refused. A claim that ends is removed, and with it the sender.
-    awaited: Mutex<HashMap<EntryId, watch::Sender<()>>>,
+    /// Claims that were refused. A claim that ends is removed, and with it the sender. Ordered: a simulation has to
+    /// wake all callers in the same order each time.
+    awaited: Mutex<BTreeMap<EntryId, watch::Sender<()>>>,
     /// The reason why the server does not let this process subscribe.
     refusal: Mutex<Option<String>>,
 }
 
 impl Announcements {
-    pub(super) fn new(database: i64) -> Self {
+    /// Announcements of a database, to which this process has not subscribed yet.
+    pub fn new(database: i64) -> Self {
         Self {
             own_channel: format!("mc1:{:016x}", random::number()),
             log_channel: format!("mcl1:{database}"),
@@ -48,13 +49,14 @@ impl Announcements {
         }
     }
 
-    pub(super) fn log_channel(&self) -> &str {
+    /// Returns the channel of the log.
+    pub fn log_channel(&self) -> &str {
         &self.log_channel
     }
 
     /// Returns the channel for the end of this claim, to be called before it is requested; empty if there is
     /// none at present.
-    pub(super) fn await_end(&self, id: EntryId) -> &str {
+    pub fn await_end(&self, id: EntryId) -> &str {
         if !self.is_subscribed() {
             return "";
         }
@@ -67,12 +69,12 @@ impl Announcements {
     }
 
     /// Wakes the callers that wait for the end of this claim.
-    pub(super) fn end(&self, id: EntryId) {
+    pub fn end(&self, id: EntryId) {
         self.awaited.lock().remove(&id);
     }
 
     /// Waits for the end of a claim that was refused; `None` if it may not be announced.
-    pub(super) fn claim_end(&self, id: EntryId) -> Option<BoxFuture<'_, ()>> {
+    pub fn claim_end(&self, id: EntryId) -> Option<BoxFuture<'_, ()>> {
         if !self.is_subscribed() {
             return None;
         }
@@ -86,13 +88,13 @@ impl Announcements {
     }
 
     /// Waits for new records in the log; `None` if they may not be announced.
-    pub(super) fn log_news(&self) -> Option<BoxFuture<'_, ()>> {
+    pub fn log_news(&self) -> Option<BoxFuture<'_, ()>> {
         self.is_subscribed()
             .then(|| -> BoxFuture<'_, ()> { Box::pin(self.log.notified()) })
     }
 
-    /// Remark for the operator if the server refuses to announce anything.
-    pub(super) fn refusal(&self) -> Vec<String> {
+    /// Returns a remark for the operator if the server refuses to announce anything.
+    pub fn refusal(&self) -> Vec<String> {
         let refusal = self.refusal.lock().clone();
         let line = |why| {
             format!(
@@ -103,11 +105,13 @@ impl Announcements {
         refusal.map(line).into_iter().collect()
     }
 
-    pub(super) fn set_refusal(&self, refusal: Option<String>) {
+    /// Notes whether the server refuses to announce anything, and why.
+    pub fn set_refusal(&self, refusal: Option<String>) {
         *self.refusal.lock() = refusal;
     }
 
-    pub(super) const fn channels(&self) -> [&String; 2] {
+    /// Returns the channels to subscribe to.
+    pub const fn channels(&self) -> [&String; 2] {
         [&self.log_channel, &self.own_channel]
     }
 
@@ -115,19 +119,17 @@ impl Announcements {
         self.is_subscribed.load(Ordering::Acquire)
     }
 
-    pub(super) fn set_subscribed(&self, is_subscribed: bool) {
+    /// Begins or ends the subscription.
+    pub fn set_subscribed(&self, is_subscribed: bool) {
         self.is_subscribed.store(is_subscribed, Ordering::Release);
         // What was announced meanwhile is unknown.
-        self.log.notify_one();
+        self.note_log_news();
         self.awaited.lock().clear();
     }
 
-    pub(super) fn take(&self, message: &Msg) {
-        if message.get_channel_name() == self.log_channel {
-            self.log.notify_one();
-        } else if let Some(id) = id_of_entry_key(message.get_payload_bytes()) {
-            self.end(id);
-        }
+    /// Wakes the caller that waits for new records in the log.
+    pub fn note_log_news(&self) {
+        self.log.notify_one();
     }
 }
 
@@ -135,7 +137,6 @@ impl Announcements {
 mod tests {
     use futures_util::FutureExt;
 
-    use super::super::record::entry_key;
     use super::*;
 
     #[test]
@@ -153,8 +154,7 @@ mod tests {
         announcements.await_end(ids[1]);
         let mut first = announcements.claim_end(ids[0]).unwrap();
         assert!((&mut first).now_or_never().is_none());
-        let read = id_of_entry_key(entry_key(ids[0]).as_bytes());
-        announcements.end(read.unwrap());
+        announcements.end(ids[0]);
         assert!(first.now_or_never().is_some());
         let late = announcements.claim_end(ids[0]).unwrap();
         assert!(late.now_or_never().is_some(), "it ended before");
