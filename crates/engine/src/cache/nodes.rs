@@ -22,6 +22,8 @@ const BATCH: usize = 64;
 const LIFETIME: Duration = Duration::from_mins(1);
 /// Renewals between two looks for a lower slot: those of nodes that have ended become free.
 const ROUNDS: u32 = 16;
+/// Slots that are tried then.
+const TRIED: usize = 8;
 /// The beginning of a head.
 const MAGIC: &[u8] = b"microcache node 1 ";
 
@@ -73,15 +75,17 @@ impl Cache {
         place.rounds = place.rounds.wrapping_add(1);
         let before = place.slot;
         let is_kept = match before {
-            Some(slot) if !place.rounds.is_multiple_of(ROUNDS) => {
+            Some(slot) => {
                 let found = self.read_slot(slot).await?;
                 found.is_none_or(|found| found.id == place.id)
             }
-            _ => false,
+            None => false,
         };
-        if !is_kept {
-            place.slot = self.free_slot(place.id).await?;
-        }
+        place.slot = match before.filter(|_| is_kept) {
+            Some(slot) if place.rounds.is_multiple_of(ROUNDS) => Some(self.lower_slot(slot).await?),
+            Some(slot) => Some(slot),
+            None => self.free_slot(place.id).await?,
+        };
         let Some(slot) = place.slot else {
             return Err(TierError::Failed(format!(
                 "all {MAX_NODES} slots of nodes are taken"
@@ -93,7 +97,7 @@ impl Cache {
         };
         tier.put(id_of(slot), entry, LIFETIME, None).await?;
         match before {
-            Some(before) if before > slot => tier.remove(id_of(before)).await,
+            Some(before) if is_kept && before > slot => tier.remove(id_of(before)).await,
             _ => Ok(()),
         }
     }
@@ -124,6 +128,17 @@ impl Cache {
             }
         }
         Ok(None)
+    }
+
+    /// The lowest free one of some slots below this one, or itself: to look at all of them would be most of what a node of
+    /// a large fleet asks the tier for.
+    async fn lower_slot(&self, slot: usize) -> Result<usize, TierError> {
+        let tried: Vec<_> = (0..TRIED.min(slot))
+            .map(|_| random::number() as usize % slot)
+            .collect();
+        let found = try_join_all(tried.iter().map(|slot| self.read_slot(*slot))).await?;
+        let free = tried.into_iter().zip(found).filter(|(_, it)| it.is_none());
+        Ok(free.map(|(slot, _)| slot).min().unwrap_or(slot))
     }
 
     async fn read_batch(&self, first: usize) -> Result<Vec<Option<NodeFigures>>, TierError> {
