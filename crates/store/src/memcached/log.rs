@@ -24,6 +24,8 @@ use crate::tier::{LogPage, TierError, log_number, log_of, new_log};
 
 /// Maximum of records per read and append.
 const PAGE: u64 = 512;
+/// Records of the first read of a log that is unknown.
+const FIRST_BLOCK: u64 = 32;
 /// Distance from the newest record up to which a reader continues; beyond it, a gap is reported.
 const LENGTH: u64 = 16 * 1024;
 /// Lifetime of a record, in seconds.
@@ -149,13 +151,13 @@ impl LogCopyHandle<'_> {
             && log_of(after) == log_of(newest)
             && after <= newest
             && newest - after <= LENGTH;
-        let first = if is_gapless {
-            after + 1
+        let (first, mut records) = if is_gapless {
+            let last = newest.min(after.saturating_add(PAGE));
+            (after + 1, self.records(after + 1, last).await?)
         } else {
-            self.oldest(newest).await?
+            self.newest_whole(newest).await?
         };
-        let last = newest.min(first.saturating_add(PAGE - 1));
-        let mut records = self.records(first, last).await?;
+        let last = (first - 1).saturating_add(records.len() as u64);
         let whole = records.iter().position(Option::is_none);
         if let Some(hole) = whole {
             records.truncate(hole);
@@ -208,18 +210,23 @@ impl LogCopyHandle<'_> {
         request.set(&log_record(self.copy.name, position), [record], how)
     }
 
-    /// Returns the position to start reading from: after the last missing record within [`LENGTH`].
-    async fn oldest(self, newest: u64) -> Result<u64, TierError> {
-        let mut first = newest;
+    /// Reads the records after the last missing one within [`LENGTH`], up to the newest, which may not be stored yet.
+    /// Returns the position of the first. Blocks grow, since most logs are short.
+    async fn newest_whole(self, newest: u64) -> Result<(u64, Vec<Option<Bytes>>), TierError> {
+        let (mut first, mut block) = (newest, FIRST_BLOCK);
+        let mut whole = self.records(newest, newest).await?;
         while first > newest.saturating_sub(LENGTH) {
-            let from = first.saturating_sub(PAGE).max(1);
-            let records = self.records(from, first - 1).await?;
-            if let Some(missing) = records.iter().rposition(Option::is_none) {
-                return Ok(from + missing as u64 + 1);
+            let from = first.saturating_sub(block).max(1);
+            let mut records = self.records(from, first - 1).await?;
+            let missing = records.iter().rposition(Option::is_none);
+            whole.splice(..0, records.drain(missing.map_or(0, |at| at + 1)..));
+            first = from + records.len() as u64;
+            if missing.is_some() {
+                break;
             }
-            first = from;
+            block = (block * 2).min(PAGE);
         }
-        Ok(first)
+        Ok((first, whole))
     }
 
     /// Reads the records at these positions; `None` for missing ones.
