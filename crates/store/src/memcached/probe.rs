@@ -18,8 +18,10 @@ use super::settings::MemcachedSettings;
 use crate::random::jittered;
 use crate::tier::{EntryId, TierError};
 
-/// Timeout for name resolution and connect; no request waits for it.
+/// Longest timeout for name resolution and connect; no request waits for it. Nor is a connection of use that takes
+/// much longer than a request may, so it is this multiple of the deadline.
 const CONNECT: Duration = Duration::from_secs(1);
+const DEADLINES: u32 = 8;
 /// Timeout for the delivery of a block of queued removals.
 const DELIVERY: Duration = Duration::from_secs(1);
 const BLOCK: usize = 500;
@@ -55,8 +57,8 @@ impl Probe {
         settings: &MemcachedSettings,
         has_log: bool,
     ) -> Self {
-        // Without the log this process misses purges, so its servers are tried at short intervals.
-        let often = settings.retry_after / 2;
+        // Without the log this process misses purges, so its servers are tried as often as the log is read.
+        let often = settings.retry_after / 8;
         let [retry_after, retry_after_max] = if has_log {
             [often, often]
         } else {
@@ -108,7 +110,8 @@ impl Probe {
     /// Reads the statistics and delivers queued removals and releases.
     async fn visit(&self) -> Result<(), String> {
         let connecting = self.line.connect();
-        let (reader, writer) = match timeout(CONNECT, connecting).await {
+        let time_limit = CONNECT.min(self.deadline.saturating_mul(DEADLINES));
+        let (reader, writer) = match timeout(time_limit, connecting).await {
             Ok(halves) => halves.map_err(|error| error.to_string())?,
             Err(_) => return Err("connect timeout".to_owned()),
         };

@@ -97,7 +97,7 @@ pub struct MemcachedSettings {
     /// Consecutive failures after which a server is taken out of service.
     pub failures: u32,
     /// Initial retry interval of a lost server, doubled after each attempt, with jitter. A server with a copy of
-    /// the purge log is retried at half of it.
+    /// the purge log is retried at an eighth of it.
     pub retry_after: Duration,
     /// Maximum retry interval.
     pub retry_after_max: Duration,
