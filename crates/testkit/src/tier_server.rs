@@ -75,6 +75,30 @@ impl TierServer {
         Self::start_with(TierKind::Redis, &[&cluster, arguments].concat())
     }
 
+    /// Starts a sentinel alone in watching the Redis at this port, which it calls `mymaster`.
+    pub fn sentinel(master: u16, settings: &[&str]) -> Self {
+        let (folder, port) = (Folder::new(), free_port());
+        let monitor = format!("sentinel monitor mymaster 127.0.0.1 {master} 1");
+        let port_line = format!("port {port}");
+        let lines = [&[&*port_line, "bind 127.0.0.1", &monitor], settings].concat();
+        let file = folder.write("sentinel.conf", lines.join("\n"));
+        let program = TierKind::Redis.program();
+        let mut command = Command::new(&program);
+        command.args([&file, "--sentinel", "--dir", folder.as_str()]);
+        let started = Process::start(&mut command);
+        let mut process = started.unwrap_or_else(|| panic!("install the package {program}"));
+        process.ready(&program, |output| {
+            output.contains("+monitor master").then_some(())
+        });
+        Self {
+            process,
+            kind: TierKind::Redis,
+            port,
+            folder,
+            arguments: Vec::new(),
+        }
+    }
+
     /// Port of the cluster's bus.
     pub fn bus(&self) -> String {
         let nodes = self.say("CLUSTER NODES");

@@ -32,9 +32,8 @@ fn secret_in(word: &str) -> Vec<std::ops::Range<usize>> {
     {
         secrets.push(user);
     }
-    if start > 0
-        && let Some(query) = word.find('?')
-    {
+    // A word may also be the end of a URL with several hosts.
+    if let Some(query) = word.find('?') {
         let mut at = query + 1;
         for parameter in word[at..].split_inclusive('&') {
             if let Some((name, _)) = parameter.split_once('=')
@@ -70,6 +69,10 @@ mod tests {
             (
                 r#"redis = "unix:///run/r?pass=pw""#,
                 r#"redis = "unix:///run/r?pass=**""#,
+            ),
+            (
+                "redis-sentinel://u:pw@a:1,b:2/m?sentinel_password=pw",
+                "redis-sentinel://****@a:1,b:2/m?sentinel_password=**",
             ),
             ("http://a/?x=1", "http://a/?x=1"),
             ("mail me@example.org", "mail me@example.org"),

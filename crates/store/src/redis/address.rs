@@ -15,7 +15,6 @@ use redis::{
 use tokio::time::timeout;
 
 use super::settings::RedisSettings;
-use crate::tier::TierError;
 
 /// Reasons why the tier cannot start: invalid settings or a rejected connection, but never an unreachable
 /// server.
@@ -124,59 +123,10 @@ pub(super) struct RedisAddress {
     login: Arc<RwLock<RedisConnectionInfo>>,
 }
 
-/// Parses the URLs of the settings.
-pub(super) fn read(settings: &RedisSettings) -> Result<Vec<RedisAddress>, RedisStartError> {
-    let urls = &settings.urls;
-    if urls.is_empty() || urls.len() > 1 && !settings.cluster {
-        return Err(RedisStartError::Addresses(urls.len()));
-    }
-    // Fails if a default provider is installed already, which is then used.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    urls.iter()
-        .map(|url| {
-            RedisAddress::parse(url, settings).map_err(|why| RedisStartError::Url {
-                url: without_secrets(url),
-                why,
-            })
-        })
-        .collect()
-}
-
-/// Tries other users and passwords for these addresses, unless the server is out of reach, and adopts them.
-pub(super) async fn change_login(
-    addresses: &[RedisAddress],
-    settings: &RedisSettings,
-    urls: Vec<String>,
-) -> Result<(), TierError> {
-    let settings = RedisSettings {
-        urls,
-        ..settings.clone()
-    };
-    let failed = |why: RedisStartError| TierError::Failed(why.to_string());
-    let new = read(&settings).map_err(failed)?;
-    let is_same = |(old, new): (&RedisAddress, &RedisAddress)| {
-        old.name() == new.name() && old.database() == new.database()
-    };
-    if new.len() != addresses.len() || !addresses.iter().zip(&new).all(is_same) {
-        return Err(TierError::Failed("other servers".to_owned()));
-    }
-    for new in &new {
-        let tried = new.connect(&settings).await;
-        if let Err(ConnectError::Rejected(why)) = tried {
-            let address = new.name();
-            return Err(failed(RedisStartError::Refused { address, why }));
-        }
-    }
-    for (old, new) in addresses.iter().zip(&new) {
-        old.log_in_as(new);
-    }
-    Ok(())
-}
-
 impl RedisAddress {
-    fn parse(url: &str, settings: &RedisSettings) -> Result<Self, String> {
+    pub(super) fn parse(url: &str, settings: &RedisSettings) -> Result<Self, String> {
         const FORMS: &str = "expected redis://user:password@host:port/database, \
-                             rediss://… or unix:///path";
+                             rediss://…, redis-sentinel://… or unix:///path";
         if redis::parse_redis_url(url).is_none() {
             return Err(FORMS.to_owned());
         }
@@ -208,7 +158,7 @@ impl RedisAddress {
         Ok(Self { info, login })
     }
 
-    /// Returns the address of another server of the same cluster.
+    /// Returns the address of another server of the same cluster, or with the same sentinels.
     pub(super) fn of_peer(&self, host: String, port: u16) -> Self {
         let mut addr = self.info.addr().clone();
         match &mut addr {
@@ -276,20 +226,8 @@ impl RedisAddress {
             })
     }
 
-    /// Opens all connections to the server.
-    pub(super) async fn connect_all(
-        &self,
-        settings: &RedisSettings,
-    ) -> Result<Vec<MultiplexedConnection>, ConnectError> {
-        let mut all = Vec::with_capacity(settings.connections);
-        for _ in 0..settings.connections {
-            all.push(self.connect(settings).await?);
-        }
-        Ok(all)
-    }
-
     /// Opens a connection and checks that the server responds.
-    pub(super) async fn connect(
+    pub(super) async fn open(
         &self,
         settings: &RedisSettings,
     ) -> Result<MultiplexedConnection, ConnectError> {
@@ -325,109 +263,5 @@ fn certificates(settings: &RedisSettings) -> TlsCertificates {
     TlsCertificates {
         client_tls,
         root_cert: settings.authorities.clone(),
-    }
-}
-
-/// Removes credentials from a URL, for messages.
-fn without_secrets(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let rest = rest.rsplit('@').next().unwrap_or_default();
-    let rest = rest.split('?').next().unwrap_or_default();
-    let mark = if scheme.is_empty() { "" } else { "://" };
-    format!("{scheme}{mark}{rest}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(urls: &[&str], cluster: bool, expected: &str) {
-        let settings = RedisSettings {
-            urls: urls.iter().map(|url| (*url).to_owned()).collect(),
-            cluster,
-            ..RedisSettings::default()
-        };
-        let message = match read(&settings) {
-            Ok(addresses) => {
-                let names: Vec<_> = addresses.iter().map(RedisAddress::name).collect();
-                names.join(" ")
-            }
-            Err(error) => error.to_string(),
-        };
-        assert!(message.contains(expected), "{message}");
-        assert!(
-            !message.contains("secret") && !message.contains('\n'),
-            "{message}"
-        );
-    }
-
-    #[test]
-    fn addresses() {
-        check(&["redis://localhost"], false, "localhost:6379");
-        check(&["redis://:secret@[::1]:7000/3"], false, "::1:7000");
-        check(
-            &["rediss://user:secret@example.com:1"],
-            false,
-            "example.com:1",
-        );
-        check(&["valkey://example.com"], false, "example.com:6379");
-        check(
-            &["unix:///run/redis.sock?pass=secret"],
-            false,
-            "/run/redis.sock",
-        );
-        check(&["redis://a:1", "redis://b:2"], true, "a:1 b:2");
-    }
-
-    #[test]
-    fn mistakes_are_one_line_without_the_password() {
-        check(
-            &[],
-            false,
-            "exactly one URL is required without a cluster, found 0",
-        );
-        check(
-            &["redis://a", "redis://b"],
-            false,
-            "exactly one URL is required without a cluster, found 2",
-        );
-        check(
-            &["http://u:secret@host"],
-            false,
-            "http://host: expected redis://",
-        );
-        check(
-            &["u:secret@host:6379"],
-            false,
-            "host:6379: expected redis://",
-        );
-        check(&["redis://u:secret@host/x"], false, "Invalid database");
-        check(&["redis://u:secret@host:99999"], false, "expected redis://");
-        check(&["redis://user@host"], false, "the user has no password");
-        check(
-            &["redis://host/1"],
-            true,
-            "does not support database numbers",
-        );
-        check(&["rediss://host#insecure"], false, "not supported");
-        check(&["unix://?pass=secret"], false, "");
-    }
-
-    #[test]
-    fn certificates_that_are_none_are_a_mistake() {
-        let mut settings = RedisSettings {
-            urls: vec!["rediss://host".to_owned()],
-            authorities: Some(
-                b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_vec(),
-            ),
-            ..RedisSettings::default()
-        };
-        assert!(read(&settings).is_err());
-        settings.urls = vec!["redis://host".to_owned()];
-        let error = read(&settings).err().map(|error| error.to_string());
-        assert_eq!(
-            error.as_deref(),
-            Some("redis://host: certificates require rediss://")
-        );
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::address::{ConnectError, RedisAddress};
+use super::endpoint::Endpoint;
 use super::node::RedisNode;
 use super::settings::RedisSettings;
 
@@ -121,7 +122,7 @@ impl Cluster {
         }
         let node = targets
             .entry(name)
-            .or_insert_with(|| RedisNode::start(address, &self.settings));
+            .or_insert_with(|| RedisNode::start(Endpoint::of(address), &self.settings));
         Some(Arc::clone(node))
     }
 
@@ -167,7 +168,7 @@ impl Cluster {
     }
 
     async fn query(&self, address: &RedisAddress) -> Result<Vec<SlotAssignment>, ConnectError> {
-        let mut connection = address.connect(&self.settings).await?;
+        let mut connection = address.open(&self.settings).await?;
         let mut slots = redis::cmd("CLUSTER");
         slots.arg("SLOTS");
         let reply = slots.query_async::<Value>(&mut connection);
@@ -200,7 +201,7 @@ impl Cluster {
             let old = map.masters.remove(&name);
             let master = masters.entry(name).or_insert_with(|| {
                 old.unwrap_or_else(|| ClusterMaster {
-                    node: RedisNode::start(address.clone(), &self.settings),
+                    node: RedisNode::start(Endpoint::of(address.clone()), &self.settings),
                     address,
                 })
             });

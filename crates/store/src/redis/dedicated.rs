@@ -3,8 +3,9 @@
 use redis::{Cmd, ErrorKind, Value};
 use tokio::time::Duration;
 
-use super::address::{self, RedisAddress, RedisStartError};
+use super::address::{self, RedisStartError};
 use super::deadline::Deadline;
+use super::endpoint::{self, Endpoint};
 use super::node::CommandError;
 use super::scripts::Script;
 use super::servers::ServerSet;
@@ -13,8 +14,8 @@ use crate::tier::{EntryId, TierError};
 
 /// Dedicated connection for the keys of one slot, maintained on the runtime that it was started on.
 pub struct DedicatedConnection {
-    /// Configured addresses, which have their users and passwords in common with those of `servers`.
-    addresses: Vec<RedisAddress>,
+    /// Configured servers, which have their users and passwords in common with those of `servers`.
+    endpoints: Vec<Endpoint>,
     settings: RedisSettings,
     servers: ServerSet,
     id: EntryId,
@@ -57,8 +58,8 @@ impl DedicatedConnection {
     /// [`RedisStartError`] for invalid settings or a rejected connection.
     pub async fn start(settings: RedisSettings, name: &[u8]) -> Result<Self, RedisStartError> {
         let settings = settings.clamped();
-        let addresses = address::read(&settings)?;
-        Self::connect(addresses, settings, name).await
+        let endpoints = endpoint::read(&settings)?;
+        Self::connect(endpoints, settings, name).await
     }
 
     /// Does the same as [`Self::start`] for three connections, which have one user and password in common.
@@ -71,18 +72,18 @@ impl DedicatedConnection {
         name: &[u8],
     ) -> Result<[Self; 3], RedisStartError> {
         let settings = settings.clamped();
-        let addresses = address::read(&settings)?;
-        let connect = || Self::connect(addresses.clone(), settings.clone(), name);
+        let endpoints = endpoint::read(&settings)?;
+        let connect = || Self::connect(endpoints.clone(), settings.clone(), name);
         let all = tokio::try_join!(connect(), connect(), connect())?;
         Ok(all.into())
     }
 
     async fn connect(
-        addresses: Vec<RedisAddress>,
+        endpoints: Vec<Endpoint>,
         settings: RedisSettings,
         name: &[u8],
     ) -> Result<Self, RedisStartError> {
-        let servers = ServerSet::start(addresses.clone(), &settings).await?;
+        let servers = ServerSet::start(endpoints.clone(), &settings).await?;
         let follows = match &servers {
             ServerSet::One(_) => None,
             ServerSet::Cluster(cluster) => {
@@ -90,7 +91,7 @@ impl DedicatedConnection {
             }
         };
         Ok(Self {
-            addresses,
+            endpoints,
             settings,
             servers,
             id: EntryId::of(name),
@@ -105,7 +106,7 @@ impl DedicatedConnection {
     ///
     /// [`TierError`] if the URLs are those of other servers, or the server rejects the password.
     pub async fn change_login(&self, urls: Vec<String>) -> Result<(), TierError> {
-        address::change_login(&self.addresses, &self.settings, urls).await
+        endpoint::change_login(&self.endpoints, &self.settings, urls).await
     }
 
     /// Builds a key in the slot of this connection.

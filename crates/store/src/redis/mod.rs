@@ -8,12 +8,14 @@ mod check;
 mod cluster;
 mod deadline;
 mod dedicated;
+mod endpoint;
 mod log;
 mod node;
 mod pending_releases;
 mod pending_removals;
 mod record;
 mod scripts;
+mod sentinel;
 mod servers;
 mod settings;
 mod subscriber;
@@ -35,8 +37,8 @@ pub use self::scripts::Script;
 pub use self::settings::{ClientCertificate, RedisSettings};
 pub use ::redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 
-use self::address::RedisAddress;
 use self::deadline::Deadline;
+use self::endpoint::Endpoint;
 use self::node::CommandError;
 use self::pending_releases::PendingReleases;
 use self::pending_removals::PendingRemovals;
@@ -62,8 +64,8 @@ pub struct Redis {
 
 struct RedisInner {
     handle: Handle,
-    /// Configured addresses.
-    addresses: Vec<RedisAddress>,
+    /// Configured servers.
+    endpoints: Vec<Endpoint>,
     servers: ServerSet,
     settings: RedisSettings,
     in_flight: Semaphore,
@@ -89,14 +91,14 @@ impl Redis {
         handle: &Handle,
     ) -> Result<Arc<Self>, RedisStartError> {
         let settings = settings.clamped();
-        let addresses = address::read(&settings)?;
-        let announcements = Announcements::new(addresses.first().map_or(0, RedisAddress::database));
-        let starting = (addresses.clone(), settings.clone());
+        let endpoints = endpoint::read(&settings)?;
+        let announcements = Announcements::new(endpoints.first().map_or(0, Endpoint::database));
+        let starting = (endpoints.clone(), settings.clone());
         let starting = handle.spawn(async move { ServerSet::start(starting.0, &starting.1).await });
         let servers = starting.await.map_err(|_| RedisStartError::Ended)??;
         let shared = Arc::new(RedisInner {
             handle: handle.clone(),
-            addresses,
+            endpoints,
             servers,
             in_flight: Semaphore::new(settings.max_in_flight),
             removals: PendingRemovals::new(settings.max_removals),
@@ -213,7 +215,7 @@ impl SharedTier for Redis {
     fn change_login(&self, urls: Vec<String>) -> TierFuture<'_, ()> {
         let shared = &self.shared;
         Box::pin(
-            async move { address::change_login(&shared.addresses, &shared.settings, urls).await },
+            async move { endpoint::change_login(&shared.endpoints, &shared.settings, urls).await },
         )
     }
 

@@ -18,12 +18,13 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::address::{ConnectError, RedisAddress};
 use super::deadline::Deadline;
+use super::endpoint::Endpoint;
 use super::settings::RedisSettings;
 use crate::tier::TierError;
 
 /// Redis server.
 pub(super) struct RedisNode {
-    address: RedisAddress,
+    endpoint: Endpoint,
     state: watch::Sender<NodeState>,
     /// Replies come too late for requests.
     is_slow: AtomicBool,
@@ -43,6 +44,8 @@ enum NodeState {
 struct ConnectionSet {
     /// Generation of the connections, so that results of earlier ones are ignored.
     round: u64,
+    /// Address of the server, which sentinels may have given.
+    server: RedisAddress,
     all: Vec<NodeConnection>,
 }
 
@@ -61,25 +64,24 @@ impl NodeState {
 
 impl RedisNode {
     /// Starts to connect, and maintains the connections until the node is dropped.
-    pub(super) fn start(address: RedisAddress, settings: &RedisSettings) -> Arc<Self> {
+    pub(super) fn start(endpoint: Endpoint, settings: &RedisSettings) -> Arc<Self> {
         let node = Arc::new(Self {
-            address: address.clone(),
+            endpoint: endpoint.clone(),
             state: watch::Sender::new(NodeState::Connecting),
             is_slow: AtomicBool::new(false),
             max_failures: settings.max_failures,
             prompt: settings.prompt(),
         });
-        tokio::spawn(keep(Arc::downgrade(&node), address, settings.clone()));
+        tokio::spawn(keep(Arc::downgrade(&node), endpoint, settings.clone()));
         node
     }
 
-    pub(super) const fn address(&self) -> &RedisAddress {
-        &self.address
-    }
-
-    /// Returns whether the server is connected. It may be slow.
-    pub(super) fn is_up(&self) -> bool {
-        matches!(&*self.state.borrow(), NodeState::Up(_))
+    /// Returns the address of the server, if it is connected.
+    pub(super) fn server(&self) -> Option<RedisAddress> {
+        match &*self.state.borrow() {
+            NodeState::Up(connections) => Some(connections.server.clone()),
+            _ => None,
+        }
     }
 
     /// Waits for the initial connection attempt.
@@ -102,12 +104,12 @@ impl RedisNode {
             NodeState::Up(_) => self.is_slow().then(|| {
                 format!(
                     "{}: slow, used for purges only until it responds within {} ms",
-                    self.address.name(),
+                    self.endpoint.name(),
                     self.prompt.as_millis()
                 )
             }),
-            NodeState::Connecting => Some(format!("{}: connecting", self.address.name())),
-            NodeState::Down(why) => Some(format!("{}: {why}", self.address.name())),
+            NodeState::Connecting => Some(format!("{}: connecting", self.endpoint.name())),
+            NodeState::Down(why) => Some(format!("{}: {why}", self.endpoint.name())),
         }
     }
 
@@ -190,6 +192,10 @@ impl RedisNode {
         let round = connections.round;
         if error.is_io_error() || error.kind() == ErrorKind::Parse {
             self.lose(round, ConnectError::of(error));
+        } else if matches!(self.endpoint, Endpoint::Master(_)) && is_of_replica(error) {
+            // Reads succeed there, and would make it healthy.
+            let why = format!("{} is a replica", connections.server.name());
+            self.lose(round, ConnectError::Unreachable(why));
         } else if is_out_of_order(error) {
             self.failed(round, wire, &error.to_string());
         } else {
@@ -231,14 +237,35 @@ impl RedisNode {
         });
     }
 
-    fn connected(&self, round: u64, all: Result<Vec<MultiplexedConnection>, ConnectError>) {
+    /// Takes the server out of service if sentinels name another one.
+    async fn look_for_master(&self, settings: &RedisSettings) {
+        let Endpoint::Master(sentinels) = &self.endpoint else {
+            return;
+        };
+        let NodeState::Up(connections) = self.state.borrow().clone() else {
+            return;
+        };
+        let server = connections.server.name();
+        let present = sentinels.present(settings).await.map(|it| it.name());
+        if let Some(present) = present.filter(|present| *present != server) {
+            let why = format!("{present} has taken the place of {server}");
+            self.lose(connections.round, ConnectError::Unreachable(why));
+        }
+    }
+
+    fn connected(
+        &self,
+        round: u64,
+        connected: Result<(RedisAddress, Vec<MultiplexedConnection>), ConnectError>,
+    ) {
         let wire = |connection| NodeConnection {
             connection,
             failures: AtomicU32::new(0),
         };
-        self.state.send_replace(match all {
-            Ok(all) => NodeState::Up(Arc::new(ConnectionSet {
+        self.state.send_replace(match connected {
+            Ok((server, all)) => NodeState::Up(Arc::new(ConnectionSet {
                 round,
+                server,
                 all: all.into_iter().map(wire).collect(),
             })),
             Err(why) => NodeState::Down(why),
@@ -248,10 +275,10 @@ impl RedisNode {
 
 /// Maintains the connections of a node. Holds a strong reference only briefly, so that dropping the node
 /// ends the task.
-async fn keep(node: Weak<RedisNode>, address: RedisAddress, settings: RedisSettings) {
+async fn keep(node: Weak<RedisNode>, endpoint: Endpoint, settings: RedisSettings) {
     let mut attempt = 0;
     for round in 0.. {
-        let connections = address.connect_all(&settings).await;
+        let connections = endpoint.connect_all(&settings).await;
         let Some(alive) = node.upgrade() else { return };
         let state = alive.state.subscribe();
         alive.connected(round, connections);
@@ -299,6 +326,7 @@ async fn watch_over(
         if prompt >= settings.max_failures {
             node.is_slow.store(false, Ordering::Relaxed);
         }
+        node.look_for_master(settings).await;
     }
     false
 }
@@ -311,10 +339,18 @@ fn is_out_of_order(error: &RedisError) -> bool {
     match kind {
         ServerErrorKind::BusyLoading
         | ServerErrorKind::ClusterDown
-        | ServerErrorKind::MasterDown
-        | ServerErrorKind::ReadOnly => true,
+        | ServerErrorKind::MasterDown => true,
+        _ => is_of_replica(error),
+    }
+}
+
+fn is_of_replica(error: &RedisError) -> bool {
+    match error.kind() {
+        ErrorKind::Server(ServerErrorKind::ReadOnly) => true,
         // Old servers wrap the error if it is raised by a script.
-        ServerErrorKind::ResponseError => error.to_string().contains("-READONLY "),
+        ErrorKind::Server(ServerErrorKind::ResponseError) => {
+            error.to_string().contains("-READONLY ")
+        }
         _ => false,
     }
 }

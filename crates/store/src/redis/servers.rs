@@ -8,6 +8,7 @@ use redis::{Cmd, Value};
 use super::address::{ConnectError, RedisAddress, RedisStartError};
 use super::cluster::Cluster;
 use super::deadline::Deadline;
+use super::endpoint::Endpoint;
 use super::node::{CommandError, RedisNode};
 use super::record::{PREFIX, slot};
 use super::settings::RedisSettings;
@@ -26,14 +27,14 @@ impl ServerSet {
     ///
     /// [`RedisStartError`] if no host can be resolved or the connection is rejected.
     pub(super) async fn start(
-        addresses: Vec<RedisAddress>,
+        endpoints: Vec<Endpoint>,
         settings: &RedisSettings,
     ) -> Result<Self, RedisStartError> {
         let mut unresolved = None;
         let mut known = Vec::new();
-        for address in addresses {
-            match address.resolve().await {
-                Ok(()) => known.push(address),
+        for endpoint in endpoints {
+            match endpoint.resolve().await {
+                Ok(()) => known.push(endpoint),
                 Err(error) => unresolved = Some(error),
             }
         }
@@ -42,7 +43,11 @@ impl ServerSet {
         };
         let name = first.name();
         let (servers, outcome) = if settings.cluster {
-            let (cluster, outcome) = Cluster::start(known, settings).await;
+            let seeds = known.into_iter().filter_map(|endpoint| match endpoint {
+                Endpoint::Address(address) => Some(*address),
+                Endpoint::Master(_) => None,
+            });
+            let (cluster, outcome) = Cluster::start(seeds.collect(), settings).await;
             (Self::Cluster(Arc::new(cluster)), outcome)
         } else {
             let node = RedisNode::start(first.clone(), settings);
@@ -57,13 +62,13 @@ impl ServerSet {
         }
     }
 
-    /// Returns the address of the server of an id, if it is known.
+    /// Returns the address of the server of an id, if it is connected.
     pub(super) fn address(&self, id: EntryId) -> Option<RedisAddress> {
         let node = match self {
             Self::One(node) => Some(Arc::clone(node)),
             Self::Cluster(cluster) => cluster.node(slot(id)),
         };
-        node.map(|node| node.address().clone())
+        node?.server()
     }
 
     /// Sends a command for an id to the server of its slot.
@@ -114,7 +119,7 @@ impl ServerSet {
             Self::Cluster(cluster) => cluster.nodes(),
         };
         // All servers must be in service, since a partial removal would have to be repeated.
-        if nodes.is_empty() || !nodes.iter().all(|node| node.is_up()) {
+        if nodes.is_empty() || !nodes.iter().all(|node| node.server().is_some()) {
             return false;
         }
         for node in nodes {

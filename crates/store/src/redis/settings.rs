@@ -12,8 +12,8 @@ use crate::random;
 /// Settings of the Redis tier.
 #[derive(Clone)]
 pub struct RedisSettings {
-    /// URLs: `redis://user:password@host:port/database`, `rediss://…` for TLS, or `unix:///path`. One, or
-    /// any servers of a cluster.
+    /// URLs: `redis://user:password@host:port/database`, `rediss://…` for TLS, `unix:///path`, or
+    /// `redis-sentinel://user:password@host:port,host:port/master/database`. One, or any servers of a cluster.
     pub urls: Vec<String>,
     /// `true` if the servers form a cluster.
     pub cluster: bool,

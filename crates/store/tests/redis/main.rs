@@ -8,6 +8,7 @@ mod hostile;
 mod log;
 mod records;
 mod renew;
+mod sentinel;
 mod server;
 #[path = "../shared/log.rs"]
 mod shared_log;

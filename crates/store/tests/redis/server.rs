@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use microcache_testkit::{TierKind, TierServer};
-use redis::{Cmd, FromRedisValue};
+use redis::{Cmd, FromRedisValue, RedisResult};
 
 pub(crate) struct Server(TierServer);
 
@@ -17,6 +17,11 @@ impl Server {
     pub(crate) fn cluster_member() -> Self {
         let alone = ["--cluster-require-full-coverage", "no"];
         Self(TierServer::cluster_member(&alone))
+    }
+
+    /// Starts a sentinel for this master, called `mymaster`, with further settings.
+    pub(crate) fn sentinel(master: &Self, settings: &[&str]) -> Self {
+        Self(TierServer::sentinel(master.port(), settings))
     }
 
     pub(crate) fn start_at(port: u16) -> Self {
@@ -33,10 +38,14 @@ impl Server {
     }
 
     pub(crate) fn send<T: FromRedisValue>(&self, command: &Cmd) -> T {
+        let reply = self.try_send(command);
+        reply.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(crate) fn try_send<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         let client = redis::Client::open(self.address()).expect("an address");
         let mut connection = client.get_connection().expect("it runs");
-        let reply = command.query(&mut connection);
-        reply.unwrap_or_else(|error| panic!("{error}"))
+        command.query(&mut connection)
     }
 }
 

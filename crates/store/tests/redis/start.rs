@@ -17,7 +17,7 @@ use crate::shared_log::append;
 use crate::{body, id, in_service, pair, put, settings, start};
 
 /// Starts a tier with invalid settings and compares the error message.
-async fn refuse(settings: RedisSettings, expected: &str) {
+pub(crate) async fn refuse(settings: RedisSettings, expected: &str) {
     match Redis::start(settings, &Handle::current()).await {
         Ok(redis) => panic!("{redis:?}"),
         Err(error) => {

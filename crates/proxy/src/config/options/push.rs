@@ -137,8 +137,8 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
     .unset("none: documents are local to this process")
     .help("Redis or Valkey server for documents, shared by several nodes")
     .more(
-        "A change on one node reaches the subscribers of all. `rediss://` is TLS, `unix://` a \
-             socket. `push_directory` is not used then. Set `maxmemory-policy noeviction` and \
+        "A change on one node reaches the subscribers of all. The forms of the URL are those of \
+             `redis`. `push_directory` is not used then. Set `maxmemory-policy noeviction` and \
              `appendonly yes` on that server, see [push](push.md#several-nodes).",
     )
     .sets(|push, v, m| push.redis.urls = v.each(m, |item| item.text().map(str::to_owned))),

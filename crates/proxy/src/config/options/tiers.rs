@@ -95,8 +95,9 @@ pub(in crate::config) const TIERS: &[Opt<Config>] = &[
         .example(r#""redis://user:password@cache:6379/0""#)
         .help("Redis tier: Redis or Valkey server that stores responses too")
         .more(
-            "`rediss://` is TLS, `unix://` a socket. Processes that share it coalesce their \
-             requests to the origin.",
+            "`rediss://` is TLS, `unix://` a socket, `redis-sentinel://HOST:PORT,HOST:PORT/MASTER` \
+             the [master that sentinels know](tiers.md#redis). Processes that share it coalesce \
+             their requests to the origin.",
         )
         .sets(|c, v, m| c.tiers.redis = v.each(m, |item| item.text().map(str::to_owned))),
     opt("redis_cluster", Switch, "false")
