@@ -97,6 +97,21 @@ impl Epoch {
         Self { boot: 0, ..self }
     }
 
+    /// Returns the reference by a clock that is ahead of the time line by `lead` milliseconds, for records read on
+    /// other machines.
+    pub(crate) const fn of_lead(lead: i64) -> Self {
+        Self {
+            date: lead,
+            boot: 0,
+            uptime: 0,
+        }
+    }
+
+    /// Returns by how many milliseconds dates of this reference are ahead of those of another.
+    pub(crate) const fn ahead_of(&self, other: &Self) -> i64 {
+        self.date.saturating_sub(other.date)
+    }
+
     /// Converts a position on the time line to the date to be stored.
     pub const fn date_of(&self, time: Time) -> Time {
         time.shifted(self.date)

@@ -204,7 +204,8 @@ impl RecordHead {
         Self::decode_in(bytes, Epoch::now())
     }
 
-    fn decode_in(bytes: &Bytes, epoch: Epoch) -> Result<Self, DecodeError> {
+    /// Decodes a head whose timestamps have this reference.
+    pub(crate) fn decode_in(bytes: &Bytes, epoch: Epoch) -> Result<Self, DecodeError> {
         let mut rest = &bytes[..];
         let count = match take(&mut rest)? {
             MAGIC => 4,

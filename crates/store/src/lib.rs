@@ -23,6 +23,7 @@ pub mod redis;
 pub mod stored;
 pub mod tags;
 pub mod tier;
+mod tier_clock;
 pub mod tiers;
 
 pub use announcements::Announcements;
@@ -46,6 +47,7 @@ pub use tier::{
     ListEntry, Listing, LocalTier, LogPage, LogPositions, PutOutcome, SharedTier, Tier, TierError,
     TierStats, Token, count_in_log, has_read, in_log, log_number, log_of, new_log,
 };
+pub use tier_clock::TierClock;
 pub use tiers::{
     BodySpool, ClaimGuard, FetchClaim, HeldClaim, Removal, TierEntry, TierLimits, TierReply,
     TierReport, Tiers,

@@ -17,6 +17,7 @@ use crate::content::Content;
 pub use crate::log_position::{
     LOG_COPIES, LogPositions, count_in_log, has_read, in_log, log_number, log_of, new_log, position,
 };
+use crate::tier_clock::TierClock;
 
 /// Boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -206,12 +207,15 @@ pub enum AnyTier {
 }
 
 impl AnyTier {
-    /// Returns the reference for timestamps in its records: dates alone if they may be read on another
-    /// machine.
+    /// Returns the reference for timestamps in its records.
     pub(crate) fn epoch(&self) -> Epoch {
         match self {
-            Self::Shared(tier) if !tier.is_on_this_machine() => Epoch::now().anywhere(),
-            Self::Local(_) | Self::Shared(_) => Epoch::now(),
+            Self::Local(_) => Epoch::now(),
+            Self::Shared(tier) if tier.is_on_this_machine() => Epoch::now(),
+            Self::Shared(tier) => match tier.clock() {
+                Some(clock) => clock.epoch(),
+                None => Epoch::now().anywhere(),
+            },
         }
     }
 
@@ -296,6 +300,11 @@ pub trait SharedTier: Tier {
     /// Returns whether all processes that share the tier run on this machine.
     fn is_on_this_machine(&self) -> bool {
         false
+    }
+
+    /// Returns the clock by which ages are measured on machines whose own clock is wrong, if the tier has one.
+    fn clock(&self) -> Option<&TierClock> {
+        None
     }
 
     /// Looks up the page that an application has stored for a request. `None` if that is not configured

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use microcache_engine::cache::Strength;
+use microcache_engine::cache::{NodeSlot, Strength};
 use microcache_engine::{
     Engine, ForwardedRequest, Request, Response, RouteMatch, Served, Settings,
 };
 use microcache_policy::{FieldsBuf, Rules, Time};
 use microcache_store::memcached::{Memcached, MemcachedSettings};
-use microcache_store::{AnyTier, Clock, MemoryLimits, TierLimits, Tiers, random};
+use microcache_store::{AnyTier, Clock, MemoryLimits, TierClock, TierLimits, Tiers, random};
 use microcache_testkit::Chance;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -42,6 +42,8 @@ const LOOK: Duration = Duration::from_millis(5);
 const LATEST: u64 = 5000;
 /// Milliseconds after the start of a node in which its traffic counts as the cost of joining.
 const JOINING: u64 = 60_000;
+/// The time between two renewals of a node's figures, which are as long as a page.
+const FIGURES_PAUSE: Duration = Duration::from_secs(2);
 /// The error of wrong clocks, in milliseconds.
 const WRONG_BY: u64 = 600_000;
 
@@ -71,8 +73,8 @@ impl Drop for Node {
     }
 }
 
-/// Runs a plan in simulated time.
-pub(crate) fn run(plan: Plan) -> (Counts, Vec<(u64, u64)>) {
+/// Runs a plan in simulated time. Returns also the operations and bytes after the start of all nodes.
+pub(crate) fn run(plan: Plan) -> (Counts, [u64; 2]) {
     random::seed(plan.seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -110,7 +112,7 @@ impl Fleet {
         }
     }
 
-    async fn run(mut self) -> (Counts, Vec<(u64, u64)>) {
+    async fn run(mut self) -> (Counts, [u64; 2]) {
         for node in 0..self.plan.nodes {
             self.start(node);
             // Not in lockstep.
@@ -120,6 +122,7 @@ impl Fleet {
         let world = Arc::clone(&self.world);
         let network = &world.network;
         let (begin, length) = (network.now(), self.plan.minutes * 60_000);
+        let before = network.traffic_of_all();
         let visit_pause = 1000.0 / (self.plan.visits * self.plan.nodes as f64);
         let (mut visit_at, mut purge_at) = (0.0, self.chance.pause(PURGE_PAUSE));
         let mut faults = self
@@ -144,25 +147,28 @@ impl Fleet {
             }
         }
         sleep(Duration::from_secs(1)).await;
-        let traffic = (0..self.plan.nodes).map(|node| network.traffic(node));
-        (
-            self.world.counts(),
-            traffic.map(|it| (it.operations, it.bytes)).collect(),
-        )
+        let traffic = network.traffic_of_all();
+        let traffic = [
+            traffic.operations - before.operations,
+            traffic.bytes - before.bytes,
+        ];
+        (self.world.counts(), traffic)
     }
 
     /// Starts a node with an empty memory.
     pub(crate) fn start(&mut self, number: usize) {
         let world = &self.world;
         let now = world.network.now();
+        let clock = Clock::simulated(Time::from_millis(self.dates[number] + now));
         let tier = match &world.shared {
             Shared::Valkey(valkey) => {
-                AnyTier::Shared(Arc::new(ValkeyTier::new(number, Arc::clone(valkey))))
+                AnyTier::Shared(Arc::new(ValkeyTier::new(number, clock, Arc::clone(valkey))))
             }
             Shared::Pool(pool) => {
                 let settings = MemcachedSettings {
                     servers: pool.addresses(),
                     link: pool.link(number),
+                    clock: Arc::new(TierClock::new(clock)),
                     ..MemcachedSettings::default()
                 };
                 AnyTier::Shared(
@@ -189,7 +195,6 @@ impl Fleet {
             route: 0,
             bypass: None,
         };
-        let clock = Clock::simulated(Time::from_millis(self.dates[number] + now));
         let engine = Engine::with_clock(settings, vec![route], Arc::new(find), tiers, clock);
         let engine = Arc::new(engine);
         let is_serving = Arc::new(AtomicBool::new(false));
@@ -202,6 +207,14 @@ impl Fleet {
         });
         let cache = Arc::clone(&engine.cache);
         tasks.spawn(async move { cache.keep_swept().await });
+        let (cache, figures) = (Arc::clone(&engine.cache), self.body.clone());
+        tasks.spawn(async move {
+            let mut slot = NodeSlot::new();
+            loop {
+                let _ = cache.write_node(&mut slot, figures.clone()).await;
+                sleep(FIGURES_PAUSE).await;
+            }
+        });
         self.nodes[number] = Some(Node {
             engine,
             life: Life {
@@ -354,6 +367,7 @@ impl Fleet {
             .map(|node| (Arc::clone(&node.engine), Arc::clone(&node.is_serving)));
         let mut nodes: Vec<_> = nodes.collect();
         let healed = world.network.now();
+        let fault = world.counts().fault;
         tokio::spawn(async move {
             while !nodes.is_empty() {
                 sleep(LOOK * 10).await;
@@ -364,7 +378,7 @@ impl Fleet {
                 });
             }
             let took = world.network.now() - healed;
-            world.note(|counts| counts.recoveries.push(took));
+            world.note(|counts| counts.recoveries.push((fault, took)));
         });
     }
 

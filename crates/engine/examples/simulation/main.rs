@@ -42,6 +42,10 @@ use std::time::Instant;
 use faults::Kind;
 use world::Counts;
 
+/// The polls of a thousand nodes allocate much.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// The date at the beginning, in milliseconds since 1970.
 const DATE: u64 = 1_800_000_000_000;
 /// Most fetches per page and lifetime, without and with faults, by nodes that reach the tier.
@@ -74,10 +78,13 @@ struct Plan {
 }
 
 /// The figures that are printed, by name.
-fn figures(plan: &Plan, counts: &Counts, traffic: &[(u64, u64)]) -> Vec<(&'static str, String)> {
+fn figures(
+    plan: &Plan,
+    counts: &Counts,
+    [operations, bytes]: [u64; 2],
+) -> Vec<(&'static str, String)> {
     let seconds = plan.minutes as f64 * 60.0;
-    let sum = |at: fn(&(u64, u64)) -> u64| traffic.iter().map(at).sum::<u64>() as f64;
-    let per_node = |total: f64| format!("{:.1}", total / plan.nodes as f64 / seconds);
+    let per_node = |total: u64| format!("{:.1}", total as f64 / plan.nodes as f64 / seconds);
     let joins = |at: usize| {
         let joined = counts.joins.len().max(1) as f64;
         format!(
@@ -85,6 +92,7 @@ fn figures(plan: &Plan, counts: &Counts, traffic: &[(u64, u64)]) -> Vec<(&'stati
             counts.joins.iter().map(|join| join[at] as f64).sum::<f64>() / joined
         )
     };
+    let recovered = counts.recoveries.iter().map(|(_, took)| *took);
     let delay = |permille| percentile(&counts.purge_delays, permille).to_string();
     vec![
         ("tier", format!("{:?}", plan.tier)),
@@ -106,22 +114,15 @@ fn figures(plan: &Plan, counts: &Counts, traffic: &[(u64, u64)]) -> Vec<(&'stati
             "fetches_per_lifetime",
             format!("{:.4}", per_lifetime(counts)),
         ),
-        ("operations_per_second_and_node", per_node(sum(|it| it.0))),
-        ("bytes_per_second_and_node", per_node(sum(|it| it.1))),
+        ("operations_per_second_and_node", per_node(operations)),
+        ("bytes_per_second_and_node", per_node(bytes)),
         ("purges", counts.purges.to_string()),
         ("unacknowledged", counts.unacknowledged.to_string()),
         ("purge_ms_p50", delay(500)),
         ("purge_ms_p99", delay(990)),
         ("purge_ms_max", delay(1000)),
-        (
-            "recovery_ms_max",
-            counts
-                .recoveries
-                .iter()
-                .max()
-                .map_or(0, |it| *it)
-                .to_string(),
-        ),
+        ("recovery_ms_max", recovered.max().unwrap_or(0).to_string()),
+        ("recoveries", format!("{:?}", counts.recoveries)),
         ("joins", counts.joins.len().to_string()),
         ("join_operations", joins(0)),
         ("join_bytes", joins(1)),
@@ -149,8 +150,8 @@ fn percentile(values: &[u64], permille: usize) -> u64 {
 fn broken(plan: &Plan, counts: &Counts) -> Vec<String> {
     let mut broken = counts.violations.clone();
     let most = MOST_FETCHES[usize::from(plan.has_faults)];
-    // Nodes with another clock take each other's responses for stale, and in a short run each fault weighs too much.
-    let is_comparable = !plan.has_wrong_clocks && (plan.minutes >= 60 || !plan.has_faults);
+    // In a short run each fault weighs too much.
+    let is_comparable = plan.minutes >= 60 || !plan.has_faults;
     if per_lifetime(counts) > most && is_comparable {
         broken.push(format!(
             "{:.3} fetches per lifetime, more than {most}",
@@ -196,7 +197,7 @@ fn main() {
     };
     let began = Instant::now();
     let (counts, traffic) = fleet::run(plan);
-    for (name, value) in figures(&plan, &counts, &traffic) {
+    for (name, value) in figures(&plan, &counts, traffic) {
         println!("{name}\t{value}");
     }
     println!("wall_seconds\t{}", began.elapsed().as_secs());
@@ -224,14 +225,14 @@ mod tests {
         visits: 2.0,
     };
 
-    /// Several seeds with faults, one of them with wrong clocks, and one without, for each tier.
+    /// Several seeds with and without faults, the last with wrong clocks, for each tier.
     fn run(tier: TierName) {
-        for (seed, has_faults) in [(1, false), (2, true), (3, true), (4, true)] {
+        for (seed, has_faults) in [(1, false), (2, true), (3, true), (4, true), (5, false)] {
             let plan = Plan {
                 seed,
                 tier,
                 has_faults,
-                has_wrong_clocks: seed == 4,
+                has_wrong_clocks: seed >= 4,
                 ..SMALL
             };
             let (counts, _) = fleet::run(plan);

@@ -135,6 +135,18 @@ impl Network {
         traffic.bytes += bytes as u64;
     }
 
+    /// The sum of all nodes.
+    pub(crate) fn traffic_of_all(&self) -> Traffic {
+        let state = self.state.lock();
+        state
+            .traffic
+            .iter()
+            .fold(Traffic::default(), |sum, it| Traffic {
+                operations: sum.operations + it.operations,
+                bytes: sum.bytes + it.bytes,
+            })
+    }
+
     pub(crate) fn traffic(&self, node: usize) -> Traffic {
         self.state.lock().traffic[node]
     }

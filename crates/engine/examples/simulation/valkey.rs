@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use microcache_policy::Time;
 use microcache_store::tier::{BoxFuture, TierFuture};
 use microcache_store::{
-    Announcements, Claim, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier, Tier,
-    TierError, TierStats, Token, in_log, log_number, new_log, random,
+    Announcements, Claim, Clock, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier, Tier,
+    TierClock, TierError, TierStats, Token, in_log, log_number, new_log, random,
 };
 use microcache_testkit::Chance;
 use parking_lot::Mutex;
@@ -29,6 +30,8 @@ const CONNECT_DEADLINE: u64 = 1000;
 /// Failures after which the server is out of service for a node, and the time until it is tried again.
 const FAILURES: u64 = 3;
 const RETRY: u64 = 1000;
+/// An attempt to connect after which the pauses no longer grow.
+const LATER: u32 = 5;
 /// The interval of health checks, and the silence after which the subscription is checked.
 const PING_EVERY: Duration = Duration::from_secs(5);
 const CHECK_AFTER: Duration = Duration::from_secs(2);
@@ -194,6 +197,7 @@ struct Client {
     node: usize,
     valkey: Arc<Valkey>,
     announcements: Announcements,
+    clock: TierClock,
     failures: AtomicU64,
     is_down: AtomicBool,
     lost: Notify,
@@ -206,11 +210,12 @@ impl std::fmt::Debug for ValkeyTier {
 }
 
 impl ValkeyTier {
-    pub(crate) fn new(node: usize, valkey: Arc<Valkey>) -> Self {
+    pub(crate) fn new(node: usize, own: Clock, valkey: Arc<Valkey>) -> Self {
         let client = Arc::new(Client {
             node,
             valkey,
             announcements: Announcements::new(0),
+            clock: TierClock::new(own),
             failures: AtomicU64::new(0),
             is_down: AtomicBool::new(false),
             lost: Notify::new(),
@@ -277,19 +282,24 @@ impl Client {
         done
     }
 
-    /// Pings the server, and connects again after it was lost.
+    /// Pings the server, which tells its time, and connects again after it was lost.
     async fn keep_connected(self: Arc<Self>) {
         loop {
-            while timeout(PING_EVERY, self.lost.notified()).await.is_err() {
-                let _ = self.request(WRITE_DEADLINE, |_, _| ((), 0)).await;
+            loop {
+                let told = self.request(WRITE_DEADLINE, |_, now| (DATE + now, 0));
+                if let Ok(date) = told.await {
+                    self.clock.note(Time::from_millis(date));
+                }
+                if timeout(PING_EVERY, self.lost.notified()).await.is_ok() {
+                    break;
+                }
             }
-            sleep(retry_pause()).await;
-            while self
-                .exchange(CONNECT_DEADLINE, |_, _| ((), 0))
-                .await
-                .is_err()
-            {
-                sleep(retry_pause()).await;
+            for attempt in 0.. {
+                sleep(pause_before(attempt)).await;
+                let connected = self.exchange(CONNECT_DEADLINE, |_, _| ((), 0));
+                if connected.await.is_ok() {
+                    break;
+                }
             }
             self.failures.store(0, Ordering::Relaxed);
             self.is_down.store(false, Ordering::Relaxed);
@@ -300,7 +310,7 @@ impl Client {
         loop {
             let _ = self.follow_announcements().await;
             self.announcements.set_subscribed(false);
-            sleep(retry_pause()).await;
+            sleep(pause_before(LATER)).await;
         }
     }
 
@@ -365,7 +375,7 @@ impl Client {
             let client = Arc::clone(self);
             tokio::spawn(async move {
                 while client.release(id, Token(token)).await.is_err() {
-                    sleep(retry_pause()).await;
+                    sleep(pause_before(LATER)).await;
                 }
             });
         }
@@ -475,6 +485,10 @@ impl SharedTier for ValkeyTier {
         Box::pin(self.client.release(id, token))
     }
 
+    fn clock(&self) -> Option<&TierClock> {
+        Some(&self.client.clock)
+    }
+
     fn claim_end(&self, id: EntryId) -> Option<BoxFuture<'_, ()>> {
         self.client.announcements.claim_end(id)
     }
@@ -507,9 +521,14 @@ impl SharedTier for ValkeyTier {
     }
 }
 
-/// From half to one and a half times [`RETRY`].
-fn retry_pause() -> Duration {
-    Duration::from_millis(RETRY / 2 + random::number() % RETRY)
+/// The pause before an attempt to connect, as in `RedisSettings`.
+fn pause_before(attempt: u32) -> Duration {
+    let first = RETRY / 5;
+    if attempt == 0 {
+        return Duration::from_millis(random::number() % first);
+    }
+    let pause = RETRY.min(first << (attempt - 1).min(LATER));
+    Duration::from_millis(pause / 2 + random::number() % pause)
 }
 
 fn size(entry: &Entry) -> usize {

@@ -102,8 +102,8 @@ pub(crate) struct Counts {
     pub(crate) unacknowledged: u64,
     /// Milliseconds from the decision of a purge until another node knew it.
     pub(crate) purge_delays: Vec<u64>,
-    /// Milliseconds until every node was in step, after each fault.
-    pub(crate) recoveries: Vec<u64>,
+    /// Each fault, and the milliseconds until every node was in step after it.
+    pub(crate) recoveries: Vec<(&'static str, u64)>,
     /// By node that joined: operations, bytes, fetches in its first minute.
     pub(crate) joins: Vec<[u64; 3]>,
     pub(crate) most_memory: u64,

@@ -37,6 +37,7 @@ use crate::tier::{
     ApplicationPage, BoxFuture, Claim, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier,
     Tier, TierError, TierFuture, TierStats, Token,
 };
+use crate::tier_clock::TierClock;
 use claims::ClaimGrant;
 pub use link::{ServerLink, SimulatedConnect};
 use log::{LogCopy, LogCopyHandle};
@@ -62,6 +63,7 @@ pub struct Memcached {
     max_item: usize,
     max_object: u64,
     pages: Option<ApplicationPages>,
+    clock: Arc<TierClock>,
     /// Runtime for blocking file reads.
     handle: Handle,
     refused: AtomicU64,
@@ -85,8 +87,8 @@ impl Memcached {
         let ring = KetamaRing::new(&settings.servers);
         let log = log::copies(&ring);
         let start = |(index, address): (usize, &ServerAddress)| {
-            let has_log = log.iter().any(|copy| copy.is_on(index));
-            PoolServer::start(address.clone(), max_value, &settings, has_log, handle)
+            let log = log.iter().position(|copy| copy.is_on(index));
+            PoolServer::start(address.clone(), max_value, &settings, log, handle)
         };
         Ok(Arc::new(Self {
             servers: settings.servers.iter().enumerate().map(start).collect(),
@@ -96,6 +98,7 @@ impl Memcached {
             max_item: settings.max_item,
             max_object: settings.max_object,
             pages: settings.pages,
+            clock: settings.clock,
             handle: handle.clone(),
             refused: AtomicU64::new(0),
             corrupt: AtomicU64::new(0),
@@ -251,6 +254,7 @@ impl Tier for Memcached {
         let mut stats = TierStats {
             refused: self.refused.load(Ordering::Relaxed),
             corrupt: self.corrupt.load(Ordering::Relaxed),
+            advice: Vec::from_iter(self.clock.advice()),
             ..TierStats::default()
         };
         for server in &self.servers {
@@ -286,6 +290,10 @@ impl SharedTier for Memcached {
             let record = self.record_at(id, grant.server, server);
             record.release(grant).await
         })
+    }
+
+    fn clock(&self) -> Option<&TierClock> {
+        Some(&self.clock)
     }
 
     fn page(&self, host: &[u8], target: &[u8]) -> Option<TierFuture<'_, Option<ApplicationPage>>> {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use microcache_policy::Time;
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -17,6 +18,7 @@ use super::protocol::{MetaRequest, MetaResponse, check_removed, read_line};
 use super::settings::MemcachedSettings;
 use crate::random::jittered;
 use crate::tier::{EntryId, TierError};
+use crate::tier_clock::TierClock;
 
 /// Longest timeout for name resolution and connect; no request waits for it. Nor is a connection of use that takes
 /// much longer than a request may, so it is this multiple of the deadline.
@@ -41,6 +43,7 @@ pub(super) struct Probe {
     retry_after: Duration,
     retry_after_max: Duration,
     check_every: Duration,
+    clock: Option<Arc<TierClock>>,
 }
 
 /// Connection of a probe.
@@ -55,11 +58,11 @@ impl Probe {
         line: ConnectionTarget,
         pending_claims: Arc<PendingClaims>,
         settings: &MemcachedSettings,
-        has_log: bool,
+        log: Option<usize>,
     ) -> Self {
         // Without the log this process misses purges, so its servers are tried as often as the log is read.
         let often = settings.retry_after / 8;
-        let [retry_after, retry_after_max] = if has_log {
+        let [retry_after, retry_after_max] = if log.is_some() {
             [often, often]
         } else {
             [settings.retry_after, settings.retry_after_max]
@@ -71,6 +74,7 @@ impl Probe {
             retry_after,
             retry_after_max,
             check_every: settings.check_every,
+            clock: (log == Some(0)).then(|| Arc::clone(&settings.clock)),
         }
     }
 
@@ -138,6 +142,10 @@ impl ProbeConnection<'_> {
         }
         let report = timeout(deadline, self.statistics()).await;
         let report = report.map_err(|_| TierError::Timeout)??;
+        if let Some(clock) = &self.probe.clock {
+            // It counts whole seconds, and notices up to a second late that another has passed.
+            clock.note(Time::from_secs(report.date.saturating_add(1)));
+        }
         while let OwedRemovals::Removals(ids) = self
             .probe
             .line

@@ -45,12 +45,12 @@ pub(super) struct PoolServer {
 }
 
 impl PoolServer {
-    /// Starts the probe of a server, which may have a copy of the log. Connections are opened on demand.
+    /// Starts the probe of a server, which may have a copy of the log, the one with this number. Connections are opened on demand.
     pub(super) fn start(
         address: ServerAddress,
         max_value: usize,
         settings: &MemcachedSettings,
-        has_log: bool,
+        log: Option<usize>,
         handle: &Handle,
     ) -> Self {
         let health = ServerHealth::new(settings.failures, settings.max_missed_removals);
@@ -68,7 +68,7 @@ impl PoolServer {
         let connections = connections.collect();
         let health = Arc::clone(&line.health);
         let pending_claims = Arc::new(PendingClaims::default());
-        let probe = Probe::new(line, Arc::clone(&pending_claims), settings, has_log);
+        let probe = Probe::new(line, Arc::clone(&pending_claims), settings, log);
         let watch = handle.spawn(probe.watch());
         Self {
             address,

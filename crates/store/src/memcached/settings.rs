@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::link::ServerLink;
 use super::pages::ApplicationPages;
+use crate::tier_clock::TierClock;
 
 /// Default port of memcached. On the ring, servers with this port are identified by host alone.
 pub const DEFAULT_PORT: u16 = 11_211;
@@ -116,6 +118,8 @@ pub struct MemcachedSettings {
     pub pages: Option<ApplicationPages>,
     /// Network to the servers.
     pub link: ServerLink,
+    /// Clock of the server with the first copy of the purge log.
+    pub clock: Arc<TierClock>,
 }
 
 impl Default for MemcachedSettings {
@@ -135,6 +139,7 @@ impl Default for MemcachedSettings {
             max_missed_removals: 100_000,
             pages: None,
             link: ServerLink::default(),
+            clock: Arc::default(),
         }
     }
 }

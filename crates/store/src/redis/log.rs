@@ -183,7 +183,7 @@ impl RedisInner {
 
     /// Sends a command for the log. The log survives a pending removal of all records, so it does not wait
     /// for that.
-    async fn request_log(&self, command: &redis::Cmd) -> Result<Value, TierError> {
+    pub(super) async fn request_log(&self, command: &redis::Cmd) -> Result<Value, TierError> {
         let deadline = self.settings.background_deadline();
         let place = self.in_flight.try_acquire().map_err(|_| CommandError::Full);
         let _place = place.map_err(TierError::from)?;

@@ -5,6 +5,7 @@
 
 mod address;
 mod check;
+mod clock;
 mod cluster;
 mod deadline;
 mod dedicated;
@@ -51,6 +52,7 @@ use crate::tier::{
     BoxFuture, Claim, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier, Tier, TierError,
     TierFuture, TierStats, Token,
 };
+use crate::tier_clock::TierClock;
 
 /// Bytes of a record read for its head; nearly always sufficient.
 const HEAD_AT_ONCE: u64 = 8 * 1024;
@@ -72,6 +74,7 @@ struct RedisInner {
     removals: PendingRemovals,
     releases: PendingReleases,
     announcements: Announcements,
+    clock: TierClock,
     /// Remarks on the server for the operator.
     advice: Mutex<Vec<String>>,
     refused: AtomicU64,
@@ -104,6 +107,7 @@ impl Redis {
             removals: PendingRemovals::new(settings.max_removals),
             releases: PendingReleases::default(),
             announcements,
+            clock: TierClock::default(),
             advice: Mutex::default(),
             settings,
             refused: AtomicU64::new(0),
@@ -119,9 +123,11 @@ impl Redis {
                     .map_or_else(String::new, |it| it.name()),
                 why,
             })?;
+        shared.look_at_clock().await;
         let mut background = JoinSet::new();
         background.spawn_on(deliver_pending(Arc::clone(&shared)), handle);
         background.spawn_on(Arc::clone(&shared).keep_subscribed(), handle);
+        background.spawn_on(Arc::clone(&shared).keep_clock(), handle);
         if let ServerSet::Cluster(cluster) = &shared.servers {
             background.spawn_on(Arc::clone(cluster).follow(), handle);
         }
@@ -185,11 +191,12 @@ impl Tier for Redis {
         let mut degraded = shared.servers.degraded();
         degraded.extend(shared.removals.degraded());
         let refusal = shared.announcements.refusal();
+        let clock = Vec::from_iter(shared.clock.advice());
         TierStats {
             refused: shared.refused.load(Ordering::Relaxed),
             corrupt: shared.corrupt.load(Ordering::Relaxed),
             degraded,
-            advice: [&shared.advice.lock()[..], &refusal].concat(),
+            advice: [&shared.advice.lock()[..], &refusal, &clock].concat(),
             ..TierStats::default()
         }
     }
@@ -217,6 +224,10 @@ impl SharedTier for Redis {
         Box::pin(
             async move { endpoint::change_login(&shared.endpoints, &shared.settings, urls).await },
         )
+    }
+
+    fn clock(&self) -> Option<&TierClock> {
+        Some(&self.shared.clock)
     }
 
     fn claim_end(&self, id: EntryId) -> Option<BoxFuture<'_, ()>> {

@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use super::job_queue::TierJobQueue;
 use super::pending_bodies::PendingBodies;
 use super::report::{LATENCIES, TierReport};
+use crate::clock::Epoch;
 use crate::encoding::{DecodeError, RecordHead, TierRecord};
 use crate::tier::{AnyTier, Entry, TierError};
 
@@ -155,9 +156,13 @@ impl ActiveTier {
     }
 }
 
-/// Decodes an entry; `None` if it belongs to another key.
-pub(super) fn decode(entry: Entry, key: &[u8]) -> Result<Option<TierRecord>, DecodeError> {
-    let head = RecordHead::decode(&entry.head)?;
+/// Decodes an entry with timestamps of this reference; `None` if it belongs to another key.
+pub(super) fn decode(
+    entry: Entry,
+    key: &[u8],
+    epoch: Epoch,
+) -> Result<Option<TierRecord>, DecodeError> {
+    let head = RecordHead::decode_in(&entry.head, epoch)?;
     if head.key[..] != *key {
         return Ok(None);
     }

@@ -239,7 +239,9 @@ impl ActiveTier {
             }
         }
         .unzip();
-        let old = from.as_ref().and_then(|head| RecordHead::decode(head).ok());
+        let old = from
+            .as_ref()
+            .and_then(|head| RecordHead::decode_in(head, self.tier.epoch()).ok());
         let (Some(from), Some(old)) = (from, old) else {
             return Ok(PutOutcome::Superseded);
         };
@@ -303,6 +305,7 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
+    use crate::clock::Epoch;
     use crate::encoding::TierRecord;
     use crate::memory::{Hit, Memory};
     use crate::stored::Stored;
@@ -484,7 +487,7 @@ mod tests {
             tiers.settle().await;
             assert_eq!(tier.begun().last(), Some(&did));
             let (entry, _) = tier.record(id("key")).expect("it is there");
-            let Ok(Some(TierRecord::Response(kept))) = decode(entry, b"key") else {
+            let Ok(Some(TierRecord::Response(kept))) = decode(entry, b"key", Epoch::now()) else {
                 panic!("no response");
             };
             assert_eq!(
@@ -501,7 +504,7 @@ mod tests {
         let vary = || vary::of_response(Fields::new(b"Vary: A\r\n"), &[]).names();
         let base = || {
             let (entry, _) = tier.record(id("key")).expect("it is there");
-            match decode(entry, b"key") {
+            match decode(entry, b"key", Epoch::now()) {
                 Ok(Some(TierRecord::Varies(varies))) => varies,
                 other => panic!("{other:?}"),
             }

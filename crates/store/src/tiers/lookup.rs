@@ -207,7 +207,7 @@ impl ActiveTier {
                 None => return Ok((None, FetchClaim::NotNeeded)),
             },
         };
-        match decode(entry, key) {
+        match decode(entry, key, self.tier.epoch()) {
             Ok(record) => Ok((record, FetchClaim::NotNeeded)),
             Err(corrupt) => {
                 self.count_corrupt();

@@ -125,7 +125,7 @@ impl<'a> VariantIndex<'a> {
             return Ok(());
         };
         let from = entry.head.clone();
-        if let Ok(Some(TierRecord::Varies(now))) = decode(entry, self.key)
+        if let Ok(Some(TierRecord::Varies(now))) = decode(entry, self.key, self.active.tier.epoch())
             && (now.generation, &now.names) == (known.generation, &known.names)
         {
             let until = varies_until(response);
@@ -142,7 +142,7 @@ impl<'a> VariantIndex<'a> {
         let Some(entry) = self.active.tier.tier().get(self.base).await? else {
             return Ok(None);
         };
-        Ok(match decode(entry, self.key) {
+        Ok(match decode(entry, self.key, self.active.tier.epoch()) {
             Ok(Some(TierRecord::Varies(varies))) => Some(varies),
             _ => None,
         })
