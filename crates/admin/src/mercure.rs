@@ -3,6 +3,8 @@
 use microcache_proxy::Handle;
 use serde_json::{Value, json};
 
+use crate::push;
+
 /// Builds the statistics; `None` without a hub.
 pub(crate) fn view(handle: &Handle) -> Option<Value> {
     let stats = handle.mercure_stats()?;
@@ -19,5 +21,6 @@ pub(crate) fn view(handle: &Handle) -> Option<Value> {
         "subscriptions_rejected": stats.turned_away,
         "events": stats.events,
         "slow_subscribers_dropped": stats.cut_off,
+        "redis": handle.hub_fleet_stats().map(|fleet| push::shared(&fleet)),
     }))
 }

@@ -26,26 +26,38 @@ pub(crate) fn view(handle: &Handle) -> Option<Value> {
 }
 
 /// State of the Redis connection, if nodes share documents.
-fn shared(fleet: &FleetStats) -> Value {
+pub(crate) fn shared(fleet: &FleetStats) -> Value {
     json!({
         "connected": fleet.is_connected,
         "last_contact_ms": fleet.silent_for,
         "outages": fleet.outages,
         "full_syncs": fleet.loads,
         "last_change": fleet.newest,
+        "ignored": fleet.ignored,
         "warnings": fleet.warnings,
     })
 }
 
 /// Warnings for `GET /v1/health`.
 pub(crate) fn warnings(handle: &Handle) -> Vec<String> {
-    handle.fleet_stats().map_or_else(Vec::new, |it| it.warnings)
+    fleets(handle).flat_map(|it| it.warnings).collect()
+}
+
+/// Statistics of the nodes that share documents, and of those that share the Mercure hub.
+fn fleets(handle: &Handle) -> impl Iterator<Item = FleetStats> {
+    [handle.fleet_stats(), handle.hub_fleet_stats()]
+        .into_iter()
+        .flatten()
 }
 
 /// Reasons against readiness.
 pub(crate) fn not_ready(handle: &Handle) -> Option<String> {
-    let fleet = handle.fleet_stats().filter(|it| it.is_empty_handed);
-    fleet.map(|_| "no documents yet: push_redis could not be read".to_owned())
+    let why = |what| format!("no {what} yet: push_redis could not be read");
+    let is_empty = |it: Option<FleetStats>| it.is_some_and(|it| it.is_empty_handed);
+    if is_empty(handle.fleet_stats()) {
+        return Some(why("documents"));
+    }
+    is_empty(handle.hub_fleet_stats()).then(|| why("history of the Mercure hub"))
 }
 
 fn changes(stats: &PushStats) -> Value {

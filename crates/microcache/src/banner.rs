@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use microcache_bench::origin::{COUNTERS, OriginTotals};
 use microcache_policy::Scheme;
-use microcache_proxy::config::{Config, Prefix, PushConfig, Route, TierConfig, units};
+use microcache_proxy::config::{Config, Prefix, PushConfig, Route, TierConfig, UpdateStore, units};
 use microcache_proxy::upstream::settings::{GroupSettings, ServerSettings};
 use microcache_proxy::{Summary, TierReport};
 
@@ -56,7 +56,10 @@ pub(crate) fn started(
             ""
         };
         let kept = match &config.push.mercure.kept {
-            Some((directory, _)) => format!("; history in {}", directory.display()),
+            Some(UpdateStore::Directory(directory, _)) => {
+                format!("; history in {}", directory.display())
+            }
+            Some(UpdateStore::Redis(_)) => "; shared with other nodes by push_redis".to_owned(),
             None => String::new(),
         };
         let _ = writeln!(

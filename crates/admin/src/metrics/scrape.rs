@@ -46,7 +46,7 @@ impl<'a> Scrape<'a> {
             connections: handle.connections(),
             certificates: handle.certificates(),
             push: handle.push_stats(),
-            redis: handle.fleet_stats(),
+            redis: handle.fleet_stats().or_else(|| handle.hub_fleet_stats()),
             mercure: handle.mercure_stats(),
             traces: handle.traces(),
             engine,

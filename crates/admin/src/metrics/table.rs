@@ -260,6 +260,9 @@ pub(super) const METRICS: &[Metric] = &[
     counter("microcache_push_redis_full_syncs_total",
         "Full loads of all documents from push_redis: at the start, and after missed changes.",
         Redis(|it, to| to.value(it.loads))),
+    counter("microcache_push_redis_ignored_total",
+        "Entries in push_redis that were ignored because they are damaged or of another program.",
+        Redis(|it, to| to.value(it.ignored))),
 
     // The Mercure hub.
     gauge("microcache_mercure_history", "Updates in the history of the Mercure hub.",

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use microcache_policy::Rules;
 use microcache_push::{
-    MERCURE_PATH, MercureSettings, PushSettings, SUBSCRIPTIONS_PATH, SyncPolicy, TokenKey,
+    FleetSettings, MERCURE_PATH, MercureSettings, PushSettings, SUBSCRIPTIONS_PATH, SyncPolicy,
+    TokenKey,
 };
 
 use super::key_files::read_key;
@@ -13,6 +14,7 @@ use super::option::About;
 use super::pattern::Glob;
 use super::place::Place;
 use super::raw::Table;
+use super::push::without_login;
 use super::route::{GoesTo, Route};
 
 /// The configuration of the Mercure hub.
@@ -28,13 +30,46 @@ pub struct MercureConfig {
     pub subscriptions: bool,
     /// Memory for history, in bytes.
     pub history: u64,
-    /// The directory of the history, if it is persistent, and its durability.
-    pub kept: Option<(PathBuf, SyncPolicy)>,
+    /// The store of the history, if it outlives the process.
+    pub kept: Option<UpdateStore>,
     pub(super) publisher_key_file: Option<(PathBuf, Place)>,
     pub(super) subscriber_key_file: Option<(PathBuf, Place)>,
 }
 
+/// A store of the hub's history outside the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpdateStore {
+    /// A directory, and the durability of updates in it.
+    Directory(PathBuf, SyncPolicy),
+    /// Redis, which several nodes share.
+    Redis(FleetSettings),
+}
+
+impl UpdateStore {
+    /// Returns the store that nodes share.
+    pub(super) const fn shared(&self) -> Option<&FleetSettings> {
+        match self {
+            Self::Directory(..) => None,
+            Self::Redis(fleet) => Some(fleet),
+        }
+    }
+
+    /// Returns the store without users and passwords, which a reload applies.
+    fn without_login(&self) -> Self {
+        match self {
+            Self::Directory(..) => self.clone(),
+            Self::Redis(fleet) => Self::Redis(without_login(fleet)),
+        }
+    }
+}
+
 impl MercureConfig {
+    /// Returns whether a change of the store needs a restart.
+    pub(super) fn needs_restart_for(&self, new: &Self) -> bool {
+        let stable = |it: &Self| it.kept.as_ref().map(UpdateStore::without_login);
+        stable(self) != stable(new)
+    }
+
     /// Returns whether the hub is enabled.
     pub const fn is_on(&self) -> bool {
         self.publisher_key_file.is_some()

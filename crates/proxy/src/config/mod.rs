@@ -92,7 +92,7 @@ pub use log_field::LogField;
 pub use logs::{LogConfig, LogForm, LogLevel, LogPlace};
 pub(crate) use matcher::MatchInput;
 pub use matcher::Matcher;
-pub use mercure::MercureConfig;
+pub use mercure::{MercureConfig, UpdateStore};
 pub use microcache_push::Prefix;
 pub use mistake::{MistakeView, Report};
 pub use options::flags;

@@ -8,7 +8,7 @@ use microcache_push::{FleetSettings, Prefix, PushKeys, PushSettings, SCRIPT_PATH
 use super::acme::usual_state;
 use super::forward_auth::ForwardAuth;
 use super::key_files::{read_key, read_secret};
-use super::mercure::MercureConfig;
+use super::mercure::{MercureConfig, UpdateStore};
 use super::mistake::{Mistake, Mistakes};
 use super::option::About;
 use super::pattern::Glob;
@@ -46,7 +46,14 @@ pub struct PushConfig {
 /// The maximum history of documents shared by several nodes.
 const MAX_SHARED_HISTORY: usize = 1000;
 /// Options of documents that apply to a Mercure hub without documents too.
-const OF_THE_HUB: &[&str] = &["push_max_document", "push_directory", "push_sync"];
+const OF_THE_HUB: &[&str] = &[
+    "push_max_document",
+    "push_directory",
+    "push_sync",
+    "push_redis",
+    "push_redis_cluster",
+    "push_redis_ca",
+];
 
 /// The value of `push_directory`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,13 +62,20 @@ pub(super) enum DirectoryChoice {
     At(PathBuf),
 }
 
-/// Returns the settings without users and passwords of Redis, which a reload applies.
-fn without_login(settings: &PushSettings) -> PushSettings {
-    let mut settings = settings.clone();
-    for url in settings.fleet.iter_mut().flat_map(|fleet| &mut fleet.urls) {
-        *url = without_secrets(url);
+/// Returns the shared store without users and passwords, which a reload applies.
+pub(super) fn without_login(fleet: &FleetSettings) -> FleetSettings {
+    FleetSettings {
+        urls: fleet.urls.iter().map(|url| without_secrets(url)).collect(),
+        ..fleet.clone()
     }
-    settings
+}
+
+/// Returns the settings without users and passwords of Redis.
+fn settings_without_login(settings: &PushSettings) -> PushSettings {
+    PushSettings {
+        fleet: settings.fleet.as_ref().map(without_login),
+        ..settings.clone()
+    }
 }
 
 impl PushConfig {
@@ -70,10 +84,16 @@ impl PushConfig {
         !self.prefixes.is_empty()
     }
 
+    /// Returns the store that nodes share, for documents, the Mercure hub, or both.
+    pub(crate) fn fleet(&self) -> Option<&FleetSettings> {
+        let of_hub = self.mercure.kept.as_ref().and_then(UpdateStore::shared);
+        self.settings.fleet.as_ref().or(of_hub)
+    }
+
     /// Returns whether a change needs a restart.
     pub(super) fn needs_restart_for(&self, new: &Self) -> bool {
         self.prefixes != new.prefixes
-            || without_login(&self.settings) != without_login(&new.settings)
+            || settings_without_login(&self.settings) != settings_without_login(&new.settings)
     }
 
     /// Returns the options that need a restart: all but those that a reload applies.
@@ -90,8 +110,11 @@ impl PushConfig {
         if self.is_on() {
             self.check_private(mistakes);
         }
-        if self.is_on() || table.get("push").is_some() {
+        let is_on = self.is_on() || table.get("push").is_some();
+        if is_on || self.mercure.is_on() {
             self.check_keeper(table, mistakes);
+        }
+        if is_on {
             return;
         }
         let of_all = [
@@ -118,7 +141,10 @@ impl PushConfig {
         const OF_REDIS: &[&str] = &["push_redis_cluster", "push_redis_ca"];
         let is_shared = !self.redis.urls.is_empty();
         let (without_meaning, remedy) = if is_shared {
-            (OF_THIS_PROCESS, "remove it: Redis stores the documents")
+            (
+                OF_THIS_PROCESS,
+                "remove it: Redis stores documents and updates",
+            )
         } else {
             (
                 OF_REDIS,
@@ -126,8 +152,7 @@ impl PushConfig {
             )
         };
         let word = if is_shared { "with" } else { "without" };
-        let is_hub_s = |name| is_shared && self.mercure.is_on() && OF_THE_HUB.contains(name);
-        for name in without_meaning.iter().filter(|name| !is_hub_s(name)) {
+        for name in without_meaning {
             if let Some(value) = table.get(name) {
                 let what = format!("`{name}` has no effect {word} `push_redis`");
                 mistakes.note(Mistake::new(&value.place, what).remedy(remedy));
@@ -142,11 +167,10 @@ impl PushConfig {
         }
     }
 
-    /// Sets the shared store of several nodes, if there is one.
-    fn read_fleet(&mut self, mistakes: &mut Mistakes) {
-        self.settings.fleet = None;
+    /// Returns the shared store of several nodes, if there is one.
+    fn read_fleet(&mut self, mistakes: &mut Mistakes) -> Option<FleetSettings> {
         if self.redis.urls.is_empty() {
-            return;
+            return None;
         }
         self.redis.authorities = self.redis_ca.as_ref().and_then(|(file, place)| {
             let read = std::fs::read(file);
@@ -154,27 +178,29 @@ impl PushConfig {
             read.map_err(|error| mistakes.note(Mistake::new(place, unreadable(error))))
                 .ok()
         });
-        self.settings.fleet = Some(self.redis.clone());
+        Some(self.redis.clone())
     }
 
     /// Finds the directory of documents and of the hub's updates, and reads the tokens.
     pub(super) fn read_files(&mut self, mistakes: &mut Mistakes) {
         self.mercure.read_files(mistakes);
+        let fleet = self.read_fleet(mistakes);
+        self.settings.fleet = fleet.clone().filter(|_| self.is_on());
         self.read_files_of_documents(mistakes);
         let directory = match &self.chosen_directory {
             Some(DirectoryChoice::At(directory)) => Some(directory),
             // A hub has no default directory: two hubs of one user would conflict.
             _ => self.settings.directory.as_ref(),
         };
-        let directory = directory.filter(|_| self.mercure.is_on());
-        self.mercure.kept = directory.map(|it| (it.clone(), self.settings.sync));
+        let directory = directory.map(|it| UpdateStore::Directory(it.clone(), self.settings.sync));
+        let kept = fleet.map(UpdateStore::Redis).or(directory);
+        self.mercure.kept = kept.filter(|_| self.mercure.is_on());
     }
 
     fn read_files_of_documents(&mut self, mistakes: &mut Mistakes) {
         let Some(place) = self.place.clone().filter(|_| self.is_on()) else {
             return;
         };
-        self.read_fleet(mistakes);
         let is_shared = self.settings.fleet.is_some();
         self.settings.directory = match &self.chosen_directory {
             _ if is_shared => None,

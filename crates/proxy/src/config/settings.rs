@@ -265,12 +265,14 @@ impl Config {
                 super::push::PushConfig::fixed(&abouts(PUSH)),
             ),
             (
-                self.push.mercure.kept != new.push.mercure.kept,
+                self.push.mercure.needs_restart_for(&new.push.mercure),
                 vec![
                     "mercure_publisher_key_file",
                     "push",
                     "push_directory",
                     "push_redis",
+                    "push_redis_ca",
+                    "push_redis_cluster",
                     "push_sync",
                 ],
             ),

@@ -991,7 +991,7 @@ fn a_hub_keeps_its_history_where_a_directory_is_named_or_documents_are() {
         config
     };
     let kept = |more: &str| of(more).push.mercure.kept;
-    let there = |sync| Some((PathBuf::from("/a"), sync));
+    let there = |sync| Some(UpdateStore::Directory(PathBuf::from("/a"), sync));
     assert_eq!(kept(""), None);
     assert_eq!(kept("push_directory = \"none\""), None);
     assert_eq!(kept("push_directory = \"/a\""), there(SyncPolicy::Always));
@@ -1004,12 +1004,17 @@ fn a_hub_keeps_its_history_where_a_directory_is_named_or_documents_are() {
         there(SyncPolicy::Always)
     );
     assert_eq!(kept("push = \"/live/\"\npush_directory = \"none\""), None);
-    let shared = "push = \"/live/\"\npush_redis = \"redis://a\"\n";
-    assert_eq!(kept(shared), None);
-    assert_eq!(
-        kept(&format!("{shared}push_directory = \"/a\"")),
-        there(SyncPolicy::Always)
-    );
+    // Shared with other nodes, with documents or without.
+    let shared = "push_redis = \"redis://a\"\n";
+    for documents in ["", "push = \"/live/\"\n"] {
+        let config = of(&format!("{documents}{shared}"));
+        let is_shared = matches!(config.push.mercure.kept, Some(UpdateStore::Redis(_)));
+        assert!(is_shared, "{documents}");
+        assert_eq!(config.push.settings.fleet.is_some(), !documents.is_empty());
+        let text = mistakes(&format!("{hub}{documents}{shared}push_directory = \"/a\""));
+        let expected = "`push_directory` has no effect with `push_redis`";
+        assert!(text.contains(expected), "{text}");
+    }
     let text = mistakes(&format!("{hub}push_history = 2"));
     assert!(text.contains("`push_history` has no effect"), "{text}");
     // A hub begins to keep it, and ends, with the process.

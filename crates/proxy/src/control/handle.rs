@@ -76,6 +76,11 @@ impl Handle {
         self.push().and_then(|push| push.fleet())
     }
 
+    /// Statistics of the hub's fleet, if the hub is shared by several nodes.
+    pub fn hub_fleet_stats(&self) -> Option<FleetStats> {
+        self.mercure().and_then(|hub| hub.fleet())
+    }
+
     /// Statistics of the Mercure hub, if enabled.
     pub fn mercure_stats(&self) -> Option<MercureStats> {
         self.mercure().map(|hub| hub.stats())

@@ -219,10 +219,20 @@ async fn change_logins(active: &Shared, config: &Config) -> Result<(), ReloadErr
         let changed = cache.change_tier_login(after).await;
         changed.map_err(|error| ReloadError::TierLogin(format!("redis: {error}")))?;
     }
-    if let (Some(push), Some(fleet)) = (&active.push, &config.push.settings.fleet)
-        && old.push.settings.fleet.as_ref() != Some(fleet)
-        && let Err(error) = push.change_login(&fleet.urls).await
-    {
+    let Some(fleet) = config.push.fleet().filter(|it| old.push.fleet() != Some(it)) else {
+        return Ok(());
+    };
+    let changed = match (&active.push, &active.mercure) {
+        (Some(push), Some(hub)) => {
+            // They have one server, so that one accepts the password if the other does.
+            let changed = push.change_login(&fleet.urls).await;
+            changed.and(hub.change_login(&fleet.urls).await)
+        }
+        (Some(push), None) => push.change_login(&fleet.urls).await,
+        (None, Some(hub)) => hub.change_login(&fleet.urls).await,
+        (None, None) => Ok(()),
+    };
+    if let Err(error) = changed {
         if before != after {
             let _ = cache.change_tier_login(before).await;
         }

@@ -10,7 +10,7 @@ use super::run::Started;
 use super::signals::{OnReopen, Signals};
 use super::sockets::{BoundSockets, take_addresses};
 use super::tiers::{self, TierStartError};
-use crate::config::{Config, Source};
+use crate::config::{Config, Source, UpdateStore};
 use crate::control::{Handle, MAX_WAITING, OnStage, Reloader, ServerStage};
 use crate::lifecycle::InheritedSockets;
 use crate::observe::{Kind, Notices, Traces};
@@ -113,7 +113,8 @@ impl Server {
         let signals = Signals::listen(self.on_reopen.take()).map_err(ServerError::Thread)?;
         let push = &self.config.push;
         let keeps_documents = push.is_on() && push.settings.directory.is_some();
-        if self.config.tiers.disk.is_some() || keeps_documents || push.mercure.kept.is_some() {
+        let keeps_updates = matches!(push.mercure.kept, Some(UpdateStore::Directory(..)));
+        if self.config.tiers.disk.is_some() || keeps_documents || keeps_updates {
             let handed_over = inherited.ask_for_disk();
             handed_over.map_err(TierStartError::Handover)?;
         }

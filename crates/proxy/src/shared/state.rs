@@ -27,7 +27,7 @@ use super::routing::Routing;
 use crate::admission::{ConnectionLimits, FIRST_REQUEST, LimitSettings, PinnedBytes};
 use crate::config::page_edits::PageEdits;
 use crate::config::{
-    self, Cidr, ClientTimeouts, Config, ForwardAuth, GoesTo, Http2Limits, Watching,
+    self, Cidr, ClientTimeouts, Config, ForwardAuth, GoesTo, Http2Limits, UpdateStore, Watching,
 };
 use crate::files::{DirectoryOrigin, FilesFirstOrigin, SendfileOrigin};
 use crate::forward_auth::DecisionCache;
@@ -681,7 +681,10 @@ fn start_mercure(known: Option<&Arc<Hub>>, config: &Config) -> Option<Arc<Hub>> 
 pub(crate) fn keep_updates(shared: &Shared) -> Result<(), BackendError> {
     let hub = shared.mercure.as_ref();
     match hub.zip(shared.config.push.mercure.kept.as_ref()) {
-        Some((hub, (directory, sync))) => Ok(hub.persist_in(directory, *sync)?),
+        Some((hub, UpdateStore::Directory(directory, sync))) => {
+            Ok(hub.persist_in(directory, *sync)?)
+        }
+        Some((hub, UpdateStore::Redis(settings))) => Ok(hub.share(settings.clone())?),
         None => Ok(()),
     }
 }

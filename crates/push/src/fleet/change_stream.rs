@@ -43,8 +43,15 @@ impl ChangeStream {
             if self.has_history() { "all" } else { "" }.to_owned(),
         ];
         let (line, keys) = (&self.connection.line, self.connection.keys());
-        let time_limit = READ_TIMEOUT + transfer_time(self.documents.settings.max_document);
-        ReadReply::read(line.call(&READ, &keys, &arguments, time_limit).await?)
+        ReadReply::read(
+            line.call(&READ, &keys, &arguments, self.time_limit())
+                .await?,
+        )
+    }
+
+    /// Returns the deadline of a read.
+    pub(super) fn time_limit(&self) -> Duration {
+        READ_TIMEOUT + transfer_time(self.documents.settings.max_document)
     }
 
     /// Converts a stream entry to a change; `None` if it is none. Foreign entries are reported once.

@@ -12,17 +12,17 @@ const LOSS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The oldest acknowledged write that has not been read, and its time.
 #[derive(Default)]
-pub(super) struct LostWrites(Mutex<Option<(DocumentVersion, Instant)>>);
+pub(crate) struct LostWrites(Mutex<Option<(DocumentVersion, Instant)>>);
 
 impl LostWrites {
     /// Records an acknowledged write.
-    pub(super) fn record(&self, version: DocumentVersion) {
+    pub(crate) fn record(&self, version: DocumentVersion) {
         let mut first = self.0.lock();
         first.get_or_insert_with(|| (version, Instant::now()));
     }
 
     /// Compares with the newest change in the stream; returns whether a write is overdue, once.
-    pub(super) fn is_overdue(&self, newest: DocumentVersion) -> bool {
+    pub(crate) fn is_overdue(&self, newest: DocumentVersion) -> bool {
         let mut first = self.0.lock();
         let Some((version, at)) = &*first else {
             return false;
@@ -36,7 +36,7 @@ impl LostWrites {
     }
 
     /// Forgets the write after a full load.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         *self.0.lock() = None;
     }
 }

@@ -6,22 +6,22 @@
 //! order and with the same numbers.
 
 mod change_stream;
-mod connection;
+pub(crate) mod connection;
 mod expiry;
 mod lost_writes;
 mod record;
 mod script_call;
 mod scripts;
 mod snapshot;
-mod state;
+pub(crate) mod state;
 mod stream_reader;
+pub(crate) mod thread;
 
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use microcache_store::TierError;
-use microcache_store::redis::{NoReply, RedisStartError};
+use microcache_store::redis::NoReply;
 use tokio::sync::{Mutex, MutexGuard, Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 use xxhash_rust::xxh3::xxh3_64;
@@ -31,8 +31,10 @@ use self::expiry::Expiry;
 use self::script_call::{ScriptArgument, script_call};
 use self::scripts::{CHANGE, ChangeReply, STREAM_LENGTH, epoch};
 pub use self::state::FleetStats;
-use self::state::State;
+use self::state::{OutageTexts, State};
 use self::stream_reader::StreamReader;
+pub use self::thread::FleetError;
+use self::thread::start_thread;
 use crate::changes::version::DocumentVersion;
 use crate::documents::Documents;
 use crate::publishing::write_error::WriteError;
@@ -47,6 +49,13 @@ const CONTENTION: Duration = Duration::from_secs(5);
 const PATCH_LOCKS: usize = 16;
 /// Limit of the wait for the documents at the start. Without them, requests for documents are answered 503.
 const FIRST_LOAD: Duration = Duration::from_secs(3);
+/// The messages about documents.
+const DOCUMENTS: OutageTexts = OutageTexts {
+    during: "documents are served unchanged, and writes are rejected",
+    after: "documents can be changed again",
+    rejection: "documents stay unchanged",
+    foreign: "a document",
+};
 
 /// A node of several, connected to Redis.
 pub(crate) struct RedisBackend {
@@ -67,26 +76,14 @@ impl RedisBackend {
         settings: FleetSettings,
         documents: &Arc<Documents>,
     ) -> Result<Self, FleetError> {
-        let (started, starting) = sync_channel(1);
-        let (alive, ended) = oneshot::channel();
-        let state = Arc::new(State::new());
-        let thread = FleetThread {
-            settings,
-            documents: Arc::clone(documents),
-            state: Arc::clone(&state),
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(FleetError::Thread)?;
-        let named = std::thread::Builder::new().name("push".to_owned());
-        named
-            .spawn(move || runtime.block_on(thread.run(started, ended)))
-            .map_err(FleetError::Thread)?;
-        let connection = starting
-            .recv()
-            .unwrap_or(Err(RedisStartError::Ended))
-            .map_err(FleetError::Redis)?;
+        let state = Arc::new(State::new(&DOCUMENTS));
+        let (copy, states) = (Arc::clone(documents), Arc::clone(&state));
+        let (connection, alive) =
+            start_thread("push", settings, move |reading, expiring| async move {
+                let expiry = Expiry::new(expiring, Arc::clone(&copy), Arc::clone(&states));
+                let reader = StreamReader::new(reading, copy, states);
+                tokio::join!(reader.run(), expiry.run());
+            })?;
         if !state.wait_for_documents(FIRST_LOAD) {
             tracing::error!(
                 target: TARGET,
@@ -230,53 +227,5 @@ fn refused(why: NoReply) -> WriteError {
         NoReply::Full => WriteError::BackendFull,
         why if why.is_unknown() => WriteError::Unknown(why.to_string()),
         why => WriteError::Unreachable(why.to_string()),
-    }
-}
-
-/// Error starting a node.
-#[derive(Debug, thiserror::Error)]
-pub enum FleetError {
-    /// The settings are invalid, or Redis rejects them.
-    #[error("push_redis: {0}")]
-    Redis(RedisStartError),
-    /// The thread cannot be started.
-    #[error("the thread that reads push_redis cannot be started: {0}")]
-    Thread(std::io::Error),
-}
-
-/// The thread that follows the stream and owns all connections.
-struct FleetThread {
-    settings: FleetSettings,
-    documents: Arc<Documents>,
-    state: Arc<State>,
-}
-
-type StartSender = SyncSender<Result<FleetConnection, RedisStartError>>;
-
-impl FleetThread {
-    async fn run(self, started: StartSender, ended: oneshot::Receiver<()>) {
-        // The blocking reads of the stream have a connection of their own.
-        let wires = FleetConnection::start_three(&self.settings).await;
-        let (reading, expiring) = match wires {
-            Ok([writing, reading, expiring]) => {
-                let _ = started.send(Ok(writing));
-                (reading, expiring)
-            }
-            Err(error) => {
-                let _ = started.send(Err(error));
-                return;
-            }
-        };
-        let expiry = Expiry::new(
-            expiring,
-            Arc::clone(&self.documents),
-            Arc::clone(&self.state),
-        );
-        let reader = StreamReader::new(reading, self.documents, self.state);
-        tokio::select! {
-            () = reader.run() => {}
-            () = expiry.run() => {}
-            _ = ended => {}
-        }
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use microcache_store::redis::{NoReply, Value, cmd, from_redis_value};
 
 use super::change_stream::{ChangeStream, overtaken};
-use super::connection::{READ_TIMEOUT, transfer_time};
+use super::connection::READ_TIMEOUT;
 use super::scripts::{EntryKind, ReadResult, StreamEntry, lossy_text, number};
 use crate::changes::change::DocumentChange;
 use crate::changes::generations::Generations;
@@ -16,11 +16,6 @@ use crate::changes::version::DocumentVersion;
 use crate::documents::index::SnapshotExtras;
 use crate::name::{DocumentName, parse_name};
 
-/// Initial and maximal `COUNT` of a scan; it is adapted to the size of the documents.
-const MIN_COUNT: usize = 16;
-const MAX_COUNT: usize = 1000;
-/// Target size of a scan reply, in bytes.
-const PAGE_BYTES: usize = 1024 * 1024;
 /// Stream entries per read.
 const ENTRIES: usize = 2000;
 
@@ -104,7 +99,11 @@ impl Snapshot {
         server_now: u64,
     ) -> Result<(), NoReply> {
         let add = |name: &[u8], record| self.add_record(stream, (name, record), server_now);
-        scan(stream, &stream.connection.documents, add).await
+        let connection = &stream.connection;
+        let time_limit = stream.time_limit();
+        connection
+            .scan(&connection.documents, time_limit, add)
+            .await
     }
 
     /// Reads the earlier versions, whose format is described in `history.lua`.
@@ -121,7 +120,9 @@ impl Snapshot {
                 self.add_record(stream, (&index[name + 1..], record), server_now);
             }
         };
-        scan(stream, &stream.connection.history, add).await
+        let connection = &stream.connection;
+        let time_limit = stream.time_limit();
+        connection.scan(&connection.history, time_limit, add).await
     }
 
     fn add_record(
@@ -223,36 +224,5 @@ impl Snapshot {
             changes,
             is_damaged: false,
         }
-    }
-}
-
-/// Iterates over a hash (`HSCAN`).
-async fn scan(
-    stream: &ChangeStream,
-    key: &str,
-    mut add: impl FnMut(&[u8], Bytes),
-) -> Result<(), NoReply> {
-    let (mut cursor, mut count) = (0_u64, MIN_COUNT);
-    loop {
-        let mut scan = cmd("HSCAN");
-        scan.arg(key).arg(cursor);
-        scan.arg("COUNT").arg(count);
-        let time_limit = READ_TIMEOUT + transfer_time(stream.documents.settings.max_document);
-        let reply = stream.connection.line.request(&scan, time_limit).await?;
-        let (next, fields): (u64, Vec<Vec<u8>>) =
-            from_redis_value(reply).map_err(|_| NoReply::Unreadable)?;
-        let (mut bytes, mut found) = (0, 0);
-        let mut fields = fields.into_iter();
-        while let (Some(name), Some(record)) = (fields.next(), fields.next()) {
-            found += 1;
-            bytes += record.len();
-            add(&name, record.into());
-        }
-        if next == 0 {
-            return Ok(());
-        }
-        cursor = next;
-        let each = (bytes / found.max(1)).max(1);
-        count = (PAGE_BYTES / each).clamp(1, MAX_COUNT);
     }
 }

@@ -13,8 +13,21 @@ use super::lost_writes::LostWrites;
 use crate::changes::version::DocumentVersion;
 use crate::stats::Counter;
 
+/// The parts of messages that name what is shared.
+pub(crate) struct OutageTexts {
+    /// The effects of an outage.
+    pub(crate) during: &'static str,
+    /// The effect of its end.
+    pub(crate) after: &'static str,
+    /// The effect of rejected writes.
+    pub(crate) rejection: &'static str,
+    /// The kind of entry that foreign ones are not.
+    pub(crate) foreign: &'static str,
+}
+
 /// State shared by the reader and the writers.
-pub(super) struct State {
+pub(crate) struct State {
+    texts: &'static OutageTexts,
     /// The last change applied.
     applied: watch::Sender<DocumentVersion>,
     contact: Mutex<RedisContact>,
@@ -22,11 +35,11 @@ pub(super) struct State {
     has_documents: Mutex<bool>,
     documents_loaded: Condvar,
     rejection: Mutex<Option<WriteRejection>>,
-    pub(super) lost_writes: LostWrites,
+    pub(crate) lost_writes: LostWrites,
     /// Time of the last report about lost changes.
     lost_writes_reported: Mutex<Option<Instant>>,
     exceeds_memory: AtomicBool,
-    has_foreign: AtomicBool,
+    foreign: Counter,
     outages: Counter,
     loads: Counter,
 }
@@ -70,6 +83,8 @@ pub struct FleetStats {
     pub loads: u64,
     /// The number of the last change applied.
     pub newest: u64,
+    /// Entries ignored because they are damaged or of another program.
+    pub ignored: u64,
     /// Problems that need an operator's attention.
     pub warnings: Vec<String>,
     /// True if no documents have been loaded yet.
@@ -77,12 +92,13 @@ pub struct FleetStats {
 }
 
 impl State {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new(texts: &'static OutageTexts) -> Self {
         let nothing = DocumentVersion {
             epoch: 0,
             number: 0,
         };
         Self {
+            texts,
             applied: watch::Sender::new(nothing),
             contact: Mutex::new(RedisContact {
                 last: Instant::now(),
@@ -94,26 +110,26 @@ impl State {
             lost_writes: LostWrites::default(),
             lost_writes_reported: Mutex::default(),
             exceeds_memory: AtomicBool::new(false),
-            has_foreign: AtomicBool::new(false),
+            foreign: Counter::default(),
             outages: Counter::default(),
             loads: Counter::default(),
         }
     }
 
     /// Records that the reader has applied everything up to a version.
-    pub(super) fn advance(&self, version: DocumentVersion) {
+    pub(crate) fn advance(&self, version: DocumentVersion) {
         self.applied.send_replace(version);
     }
 
     /// Waits until the reader has reached a change, or another epoch.
-    pub(super) async fn wait_until_applied(&self, epoch: u64, number: u64) {
+    pub(crate) async fn wait_until_applied(&self, epoch: u64, number: u64) {
         let mut applied = self.applied.subscribe();
         let has = |it: &DocumentVersion| it.epoch == epoch && it.number >= number;
         let _ = applied.wait_for(has).await;
     }
 
     /// Records a full load.
-    pub(super) fn record_load(&self) {
+    pub(crate) fn record_load(&self) {
         self.loads.add_one();
         self.lost_writes.forget();
         *self.has_documents.lock() = true;
@@ -121,7 +137,7 @@ impl State {
     }
 
     /// Waits for the first load; false after the timeout.
-    pub(super) fn wait_for_documents(&self, time_limit: Duration) -> bool {
+    pub(crate) fn wait_for_documents(&self, time_limit: Duration) -> bool {
         let mut has_documents = self.has_documents.lock();
         let wait = |has: &mut bool| !*has;
         let waited = self
@@ -131,19 +147,19 @@ impl State {
     }
 
     /// Records an answer of Redis.
-    pub(super) fn record_contact(&self) {
+    pub(crate) fn record_contact(&self) {
         let mut contact = self.contact.lock();
         contact.last = Instant::now();
         let outage = contact.outage.take();
         drop(contact);
         if let Some(outage) = outage {
             let seconds = outage.since.elapsed().as_secs();
-            tracing::info!(target: TARGET, "push_redis is reachable again after {seconds} s: documents can be changed again");
+            tracing::info!(target: TARGET, "push_redis is reachable again after {seconds} s: {}", self.texts.after);
         }
     }
 
     /// Records a failure; reported once per outage.
-    pub(super) fn record_outage(&self, why: &NoReply, detail: &[String]) {
+    pub(crate) fn record_outage(&self, why: &NoReply, detail: &[String]) {
         let mut contact = self.contact.lock();
         let why = match detail.first() {
             Some(detail) => detail.clone(),
@@ -156,7 +172,8 @@ impl State {
         self.outages.add_one();
         tracing::error!(
             target: TARGET,
-            "push_redis: {why}: documents are served unchanged, and writes are answered 503, until it is reachable again"
+            "push_redis: {why}: {} with 503, until it is reachable again",
+            self.texts.during
         );
         contact.outage = Some(Outage {
             since: Instant::now(),
@@ -165,7 +182,7 @@ impl State {
     }
 
     /// Records the result of a write.
-    pub(super) fn record_reply(&self, fault: Option<&NoReply>) {
+    pub(crate) fn record_reply(&self, fault: Option<&NoReply>) {
         let why = match fault {
             None => {
                 if let Some(rejection) = &mut *self.rejection.lock() {
@@ -183,7 +200,8 @@ impl State {
         if reported.is_none() {
             tracing::error!(
                 target: TARGET,
-                "push_redis rejects writes, so documents stay unchanged: {why}"
+                "push_redis rejects writes, so {}: {why}",
+                self.texts.rejection
             );
         }
         *rejection = Some(WriteRejection {
@@ -194,7 +212,7 @@ impl State {
     }
 
     /// Compares the newest change in the stream with the writes that Redis has acknowledged.
-    pub(super) fn compare(&self, newest: DocumentVersion) {
+    pub(crate) fn compare(&self, newest: DocumentVersion) {
         if !self.lost_writes.is_overdue(newest) {
             return;
         }
@@ -205,7 +223,7 @@ impl State {
     }
 
     /// Reports documents that exceed this node's memory limit.
-    pub(super) fn check_size(&self, size: u64, memory: u64) {
+    pub(crate) fn check_size(&self, size: u64, memory: u64) {
         let exceeds_memory = size > memory;
         let was = self.exceeds_memory.swap(exceeds_memory, Ordering::Relaxed);
         if exceeds_memory && !was {
@@ -216,25 +234,24 @@ impl State {
         }
     }
 
-    /// Reports the first entry that is not a document.
-    pub(super) fn report_foreign(&self, name: &str) {
-        if !self.has_foreign.swap(true, Ordering::Relaxed) {
+    /// Counts an entry that is damaged or of another program, and reports the first one.
+    pub(crate) fn report_foreign(&self, name: &str) {
+        if self.foreign.get() == 0 {
             tracing::error!(
                 target: TARGET,
-                "push_redis contains an entry that is not a document and is ignored: {name:?}"
+                "push_redis contains an entry that is not {} and is ignored: {name:?}",
+                self.texts.foreign
             );
         }
+        self.foreign.add_one();
     }
 
-    pub(super) fn stats(&self) -> FleetStats {
+    pub(crate) fn stats(&self) -> FleetStats {
         let contact = self.contact.lock();
         let is_empty_handed = !*self.has_documents.lock();
         let mut warnings = Vec::new();
         if let Some(outage) = &contact.outage {
-            warnings.push(format!(
-                "push_redis: {}: documents are served unchanged, and writes are rejected",
-                outage.why
-            ));
+            warnings.push(format!("push_redis: {}: {}", outage.why, self.texts.during));
         }
         if let Some(rejection) = &*self.rejection.lock()
             && rejection.is_current
@@ -256,6 +273,7 @@ impl State {
             outages: self.outages.get(),
             loads: self.loads.get(),
             newest: self.applied.borrow().number,
+            ignored: self.foreign.get(),
             warnings,
             is_empty_handed,
         }

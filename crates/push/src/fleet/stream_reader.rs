@@ -2,24 +2,18 @@
 
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Duration;
 
 use microcache_store::redis::{NoReply, Value, cmd};
 use tokio::time::sleep;
 
 use super::change_stream::{ChangeStream, overtaken};
-use super::connection::{FleetConnection, READ_TIMEOUT, TARGET};
+use super::connection::{BLOCK, FleetConnection, PAUSE, READ_TIMEOUT, TARGET};
 use super::scripts::{ReadResult, StreamEntry};
 use super::snapshot::Snapshot;
 use super::state::State;
 use crate::changes::change::DocumentChange;
 use crate::changes::version::DocumentVersion;
 use crate::documents::Documents;
-
-/// Time for which Redis blocks a read if nothing changes (`XREAD BLOCK`).
-const BLOCK: Duration = Duration::from_secs(1);
-/// Pause after a failure.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// The task that follows the stream.
 pub(super) struct StreamReader {

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::local_presence::LocalPresence;
+use super::presence::PresenceChange;
 use super::presence_list::PresenceList;
 use super::update::{EARLIEST, Update};
 use super::update_log::UpdateLog;
@@ -26,10 +28,16 @@ pub(crate) struct History {
     pub(crate) presence_list: PresenceList,
     /// Current subscribers, including those whose presence is not reported.
     pub(crate) subscribers: usize,
+    /// Updates published since the start.
+    pub(crate) updates: u64,
     /// Updates handed to connections.
     pub(crate) events: u64,
     /// Subscribers disconnected because they fell behind.
     pub(crate) cut_off: u64,
+    /// False until a shared history has been read.
+    pub(crate) is_loaded: bool,
+    /// This node's part of a shared presence list.
+    pub(crate) local_presence: Option<LocalPresence>,
     /// The id of the newest update of both logs.
     last_id: Option<Arc<str>>,
     /// Random, to distinguish processes.
@@ -51,6 +59,9 @@ impl History {
             presence: UpdateLog::new(presence_capacity(capacity)),
             presence_list: PresenceList::default(),
             subscribers: 0,
+            updates: 0,
+            is_loaded: true,
+            local_presence: None,
             events: 0,
             cut_off: 0,
             last_id: None,
@@ -70,11 +81,49 @@ impl History {
         self.published.record(update)
     }
 
-    /// Adds a presence update; returns the tasks to wake.
-    pub(crate) fn record_presence(&mut self, mut update: Update) -> SmallVec<[Wakeups; 4]> {
-        update.other_log_position = self.published.newest();
-        self.last_id = Some(Arc::clone(&update.id));
-        self.presence.record(update)
+    /// Adds presence updates; returns the tasks to wake.
+    pub(crate) fn record_presence(&mut self, events: Vec<Update>) -> Vec<Wakeups> {
+        let mut wakeups = Vec::new();
+        for mut update in events {
+            update.other_log_position = self.published.newest();
+            self.last_id = Some(Arc::clone(&update.id));
+            wakeups.extend(self.presence.record(update));
+        }
+        wakeups
+    }
+
+    /// Adds a subscriber of this process to the presence list, or removes it; returns the tasks to wake. In a shared list, it
+    /// takes effect when all nodes read it.
+    pub(crate) fn announce(&mut self, change: PresenceChange, events: Vec<Update>) -> Vec<Wakeups> {
+        if let Some(local) = &mut self.local_presence {
+            local.set(change);
+            return Vec::new();
+        }
+        self.presence_list.set(&change.entry, change.active);
+        self.record_presence(events)
+    }
+
+    /// Returns the number of this node; zero if the hub is not shared.
+    pub(crate) fn node(&self) -> u64 {
+        self.local_presence.as_ref().map_or(0, LocalPresence::node)
+    }
+
+    /// Determines the presence changes to share with other nodes, all of them or those made since. Returns whether there is
+    /// nothing to share.
+    pub(crate) fn compare_presence(&mut self, all: bool) -> bool {
+        match &mut self.local_presence {
+            Some(local) if all => local.compare(&self.presence_list),
+            Some(local) => local.is_shared(),
+            None => true,
+        }
+    }
+
+    /// Evicts everything, so that all subscribers fall behind. Returns the tasks to wake.
+    pub(crate) fn reset(&mut self) -> Vec<Wakeups> {
+        self.last_id = None;
+        let mut wakeups = self.published.reset();
+        wakeups.extend(self.presence.reset());
+        wakeups
     }
 
     pub(crate) const fn newest(&self) -> HistoryPosition {

@@ -10,10 +10,13 @@
 
 mod history;
 mod id;
+mod local_presence;
 mod presence;
 mod presence_api;
 mod presence_list;
+mod presence_record;
 mod selector;
+mod shared;
 mod subscriber;
 #[cfg(test)]
 mod tests;
@@ -30,6 +33,7 @@ use http::Method;
 use microcache_engine::origin::BoxFuture;
 use microcache_engine::{Origin, OriginError, OriginRequest, OriginResponse};
 use microcache_policy::key::split_query;
+use microcache_store::TierError;
 use parking_lot::{Mutex, RwLock};
 use tokio::task::spawn_blocking;
 use url::Url;
@@ -39,6 +43,7 @@ use self::id::new_id;
 use self::presence::{PresenceEntry, SelectorSyntax};
 pub(crate) use self::selector::SelectorCache;
 use self::selector::{Selector, SelectorError};
+use self::shared::SharedHub;
 use self::subscriber::Subscriber;
 use self::token::{HubGrant, TokenVerifier};
 pub(crate) use self::update::Update;
@@ -49,10 +54,13 @@ use crate::access::token_key::TokenKey;
 use crate::answer;
 use crate::changes::journal::{JournalError, SyncPolicy};
 use crate::changes::json::essence;
+use crate::fleet::state::FleetStats;
+use crate::fleet::thread::FleetError;
 use crate::form::pairs;
 use crate::last_event_id;
 use crate::paths::MERCURE_PATH;
 use crate::publishing::upload::{UploadBudget, UploadError, UploadReservation};
+use crate::settings::FleetSettings;
 use crate::stats::Counter;
 use crate::subscribing::stream::EventStream;
 use crate::wait_list::Wakeups;
@@ -100,12 +108,13 @@ pub struct Hub {
     uploads: UploadBudget,
     /// The log on disk, if updates are persisted.
     update_journal: OnceLock<UpdateJournal>,
+    /// The part shared with other nodes, if there are any.
+    shared: OnceLock<SharedHub>,
 }
 
 /// Running counters of the hub.
 #[derive(Debug, Default)]
 struct HubCounters {
-    updates: Counter,
     refused: Counter,
     unwritten: Counter,
     subscribed: Counter,
@@ -125,11 +134,11 @@ pub struct MercureStats {
     pub subscribers: u64,
     /// Distinct selectors currently subscribed to.
     pub topics: u64,
-    /// Updates published.
+    /// Updates published, on all nodes that share the hub.
     pub updates: u64,
     /// Publications rejected.
     pub refused: u64,
-    /// Publications that could not be written to the log.
+    /// Publications that could not be written to the log or to Redis.
     pub unwritten: u64,
     /// Subscriptions accepted.
     pub subscribed: u64,
@@ -151,6 +160,7 @@ impl Hub {
             counters: HubCounters::default(),
             uploads: UploadBudget::default(),
             update_journal: OnceLock::new(),
+            shared: OnceLock::new(),
         }
     }
 
@@ -176,7 +186,7 @@ impl Hub {
             capacity: settings.history + presence_capacity,
             subscribers: history.subscribers as u64,
             topics: published.subscribed_topics() as u64,
-            updates: counters.updates.get(),
+            updates: history.updates,
             refused: counters.refused.get(),
             unwritten: counters.unwritten.get(),
             subscribed: counters.subscribed.get(),
@@ -199,6 +209,31 @@ impl Hub {
         let is_first = self.update_journal.set(update_journal).is_ok();
         debug_assert!(is_first, "a hub keeps what is published in one place");
         Ok(())
+    }
+
+    /// Shares the hub with other nodes. To be called once, before the hub serves requests.
+    pub fn share(&self, settings: FleetSettings) -> Result<(), FleetError> {
+        let shared = SharedHub::start(settings, &self.history)?;
+        let is_first = self.shared.set(shared).is_ok();
+        debug_assert!(is_first, "a hub is shared by one group of nodes");
+        Ok(())
+    }
+
+    /// Uses the users and passwords of these URLs of Redis for connections from now on, if the hub is shared.
+    ///
+    /// # Errors
+    ///
+    /// [`TierError`] if the URLs are those of other servers, or the server rejects the password.
+    pub async fn change_login(&self, urls: &[String]) -> Result<(), TierError> {
+        match self.shared.get() {
+            Some(shared) => shared.change_login(urls).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the statistics of this node, if the hub is shared.
+    pub fn fleet(&self) -> Option<FleetStats> {
+        self.shared.get().map(SharedHub::stats)
     }
 
     /// Hands the log over to another process. After it returns, nothing is published.
@@ -341,8 +376,10 @@ impl Hub {
 
     /// Publishes an update and wakes its subscribers.
     fn deliver(&self, update: Update) {
-        let wakeups = self.history.lock().record(update);
-        self.counters.updates.add_one();
+        let mut history = self.history.lock();
+        history.updates += 1;
+        let wakeups = history.record(update);
+        drop(history);
         wakeups.into_iter().for_each(Wakeups::wake);
     }
 
@@ -422,6 +459,12 @@ impl Hub {
         if let Some(update_journal) = self.update_journal.get() {
             let published = self.persist(update_journal, update, reservation).await;
             published.map_err(|why| answer::later(answer::problem(503, why)))?;
+        } else if let Some(shared) = self.shared.get() {
+            let published = shared.publish(&update, settings.history).await;
+            published.map_err(|why| {
+                self.counters.unwritten.add_one();
+                why.answer()
+            })?;
         } else {
             self.deliver(update);
         }

@@ -46,7 +46,7 @@ impl SelectorSyntax {
 pub(crate) struct PresenceSubscription {
     pub(crate) syntax: SelectorSyntax,
     pub(crate) text: Arc<str>,
-    payload: Option<Arc<RawValue>>,
+    pub(crate) payload: Option<Arc<RawValue>>,
 }
 
 /// An immutable entry of the presence list.
@@ -54,7 +54,28 @@ pub(crate) struct PresenceSubscription {
 pub(crate) struct PresenceEntry {
     /// The subscriber's id, which lasts as long as its connection.
     pub(crate) id: Arc<str>,
+    /// The number of the subscriber's node; zero if the hub is not shared.
+    pub(crate) node: u64,
     pub(crate) subscriptions: Box<[PresenceSubscription]>,
+}
+
+/// The beginning or the end of subscriptions.
+#[derive(Clone, Debug)]
+pub(crate) struct PresenceChange {
+    pub(crate) entry: Arc<PresenceEntry>,
+    pub(crate) active: bool,
+}
+
+impl PresenceChange {
+    pub(crate) fn new(entry: &Arc<PresenceEntry>, active: bool) -> Self {
+        let entry = Arc::clone(entry);
+        Self { entry, active }
+    }
+
+    /// Returns the node of the subscriber.
+    pub(crate) fn node(&self) -> u64 {
+        self.entry.node
+    }
 }
 
 /// The JSON of a subscription.
@@ -129,6 +150,7 @@ impl PresenceEntry {
         }
         Ok(Self {
             id: id.into(),
+            node: 0,
             subscriptions: subscriptions.into(),
         })
     }
@@ -140,7 +162,7 @@ impl PresenceEntry {
     }
 
     /// Returns the updates that announce the start or the end of these subscriptions.
-    pub(crate) fn events(&self, active: bool, new_id: impl Fn() -> String) -> Vec<Update> {
+    pub(crate) fn events(&self, active: bool, mut new_id: impl FnMut() -> String) -> Vec<Update> {
         let each = self.subscriptions.iter().map(|it| {
             let path = it.path(&self.id);
             let data = json(&SubscriptionJson {

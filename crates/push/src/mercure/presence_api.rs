@@ -12,6 +12,7 @@ use microcache_policy::key::split_query;
 
 use super::presence::{END_OF_LIST, PresenceEntry, SelectorSyntax, beginning_of_list, names, path};
 use super::presence_list::PresenceList;
+use super::subscriber::HubSubscribeError;
 use super::{COOKIES, Hub, challenge, hub_url};
 use crate::access::request_token::RequestToken;
 use crate::answer;
@@ -96,6 +97,10 @@ impl Hub {
         let topic = path(names.iter().map(String::as_str));
         self.authorize_presence(request, &topic)?;
         let history = self.history.lock();
+        if !history.is_loaded {
+            let why = HubSubscribeError::NotLoaded;
+            return Err(answer::later(answer::problem(503, why)));
+        }
         let query =
             PresenceQuery::from_segments(names, &history.presence_list).ok_or_else(nothing)?;
         let entry = match &query {
@@ -292,13 +297,14 @@ mod tests {
         let selectors = [(topic, Selector::exact("exact").expect("a selector"))];
         let entry =
             PresenceEntry::new(text("b"), &selectors, &Payloads::default()).expect("a member");
-        let number = presence_list.add(Arc::new(entry));
+        let entry = Arc::new(entry);
+        presence_list.set(&entry, true);
         check(
             &["exact", "b"],
             &presence_list,
             Some(&one(topic, "exact", "b")),
         );
-        presence_list.remove(number);
+        presence_list.set(&entry, false);
         check(&["exact", "b"], &presence_list, Some(&like(exact, "b")));
     }
 }

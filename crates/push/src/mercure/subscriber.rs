@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::history::{History, HistoryPosition};
 use super::id::new_id;
-use super::presence::PresenceEntry;
+use super::presence::{PresenceChange, PresenceEntry};
 use super::selector::Selector;
 use super::update::{EARLIEST, Update};
 use super::update_log::{LogNext, LoggedUpdate, TooManyPatterns, UpdateLog, UpdateTopicId};
@@ -33,8 +33,8 @@ pub(crate) struct Subscriber {
     ends: Option<Instant>,
     /// The event of the last poll was the newest, and its waker is registered for the next one.
     is_drained: bool,
-    /// The entry in the presence list with its number, if presence is reported.
-    entry: Option<(u64, Arc<PresenceEntry>)>,
+    /// The entry in the presence list, if presence is reported.
+    entry: Option<Arc<PresenceEntry>>,
 }
 
 /// A position in one of the logs.
@@ -97,6 +97,8 @@ pub(crate) enum HubSubscribeError {
     TooManySubscribers,
     #[error("the limit of distinct patterns is reached")]
     TooManyPatterns,
+    #[error("the history is not loaded yet: push_redis cannot be reached")]
+    NotLoaded,
 }
 
 impl From<TooManyPatterns> for HubSubscribeError {
@@ -152,6 +154,9 @@ impl Subscriber {
         let receives_presence = may_read.iter().any(|it| may_reach_presence(&it))
             && selectors.iter().any(|it| may_reach_presence(&it));
         let mut history = shared.lock();
+        if !history.is_loaded {
+            return Err(HubSubscribeError::NotLoaded);
+        }
         if history.subscribers >= max_subscribers {
             return Err(HubSubscribeError::TooManySubscribers);
         }
@@ -184,14 +189,12 @@ impl Subscriber {
     }
 
     /// Adds the subscriber to the presence list until it is dropped.
-    pub(crate) fn announce(&mut self, entry: PresenceEntry) {
-        let entry = Arc::new(entry);
+    pub(crate) fn announce(&mut self, mut entry: PresenceEntry) {
+        entry.node = self.history.lock().node();
         let events = entry.events(true, new_id);
-        let mut history = self.history.lock();
-        let number = history.presence_list.add(Arc::clone(&entry));
-        let wakeups = record_presence(&mut history, events);
-        drop(history);
-        self.entry = Some((number, entry));
+        let entry = self.entry.insert(Arc::new(entry));
+        let change = PresenceChange::new(entry, true);
+        let wakeups = self.history.lock().announce(change, events);
         wakeups.into_iter().for_each(Wakeups::wake);
     }
 
@@ -255,12 +258,6 @@ impl Subscriber {
     }
 }
 
-/// Adds presence updates; returns the tasks to wake.
-fn record_presence(history: &mut History, events: Vec<Update>) -> Vec<Wakeups> {
-    let each = events.into_iter();
-    each.flat_map(|it| history.record_presence(it)).collect()
-}
-
 /// The result of one poll.
 enum SubscriberStep {
     Deliver(Bytes),
@@ -322,18 +319,19 @@ impl EventSource for Subscriber {
 impl Drop for Subscriber {
     fn drop(&mut self) {
         let entry = self.entry.take();
-        let events = entry.as_ref().map(|(_, entry)| entry.events(false, new_id));
+        let end = entry.map(|entry| {
+            let events = entry.events(false, new_id);
+            (PresenceChange::new(&entry, false), events)
+        });
         let mut history = self.history.lock();
         history.subscribers -= 1;
         self.published.leave(&mut history.published);
         if let Some(presence) = &mut self.presence {
             presence.leave(&mut history.presence);
         }
-        if let Some((number, _)) = entry {
-            history.presence_list.remove(number);
-        }
-        let wakeups = record_presence(&mut history, events.unwrap_or_default());
+        let wakeups = end.map(|(change, events)| history.announce(change, events));
         drop(history);
-        wakeups.into_iter().for_each(Wakeups::wake);
+        let wakeups = wakeups.into_iter().flatten();
+        wakeups.for_each(Wakeups::wake);
     }
 }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::local_presence::LocalPresence;
 use super::subscriber::HubSubscribeError;
 use super::token::Payloads;
 use super::update::EARLIEST;
@@ -455,4 +456,90 @@ fn many_arrivals_at_once_do_not_wake_each_other() {
     // Each subscriber waits for each of its three selectors.
     let wakeups = counted.0.load(Ordering::Relaxed);
     assert!((250..=750).contains(&wakeups), "{wakeups}");
+}
+
+#[test]
+fn subscribers_of_a_history_that_is_loaded_again_reconnect() {
+    let hub = hub(1 << 20);
+    for id in ["1", "2"] {
+        publish(&hub, id, &["/a/1"], false);
+    }
+    let selectors = ["/a/1", "/a/{x}", "*"];
+    let subscribers = selectors.map(|to| subscribe(&hub, &[to], None, &[]).expect("a subscriber"));
+    let mut subscribers = subscribers.map(|(subscriber, _)| subscriber);
+    for subscriber in &mut subscribers {
+        assert_eq!(take(subscriber), (vec![], false));
+    }
+    let (tag, wakeups) = {
+        let mut history = hub.history.lock();
+        (history.entity_tag(), history.reset())
+    };
+    wakeups.into_iter().for_each(Wakeups::wake);
+    for id in ["2", "3"] {
+        publish(&hub, id, &["/a/1"], false);
+    }
+    for subscriber in &mut subscribers {
+        assert_eq!(take(subscriber), (vec![], true));
+    }
+    drop(subscribers);
+    for (seen, after, ids) in [("2", "2", &["3"][..]), ("1", EARLIEST, &["2", "3"])] {
+        for to in selectors {
+            let (mut back, found) = subscribe(&hub, &[to], Some(seen), &[]).expect("a subscriber");
+            assert_eq!(found.as_deref(), Some(after), "{to}");
+            assert_eq!(take(&mut back).0, ids, "{to} {seen}");
+        }
+    }
+    assert_ne!(hub.history.lock().entity_tag(), tag);
+    drop(hub.history.lock().reset());
+    assert_eq!(hub.history.lock().published.topics_known(), 0);
+    assert_eq!(hub.stats().bytes, 0);
+}
+
+/// Presence that is shared takes effect when all nodes read it.
+#[test]
+fn shared_presence_is_listed_when_it_is_read() {
+    let hub = hub(1 << 20);
+    hub.history.lock().local_presence = Some(LocalPresence::new(7));
+    let (mut watcher, _) = subscribe(&hub, &[OWN], None, &[OWN]).expect("a subscriber");
+    let one = announced(&hub, &["a", "b"], &[]);
+    assert_eq!((members(&hub), take(&mut watcher).0.len()), (0, 0));
+    let read = |number: u64| {
+        let mut history = hub.history.lock();
+        let changes = history
+            .local_presence
+            .as_mut()
+            .expect("it is shared")
+            .take(1);
+        let change = &changes[0];
+        assert_eq!(change.node(), 7);
+        history.presence_list.set(&change.entry, change.active);
+        let events = change
+            .entry
+            .events(change.active, id::event_ids(&change.entry.id, number));
+        drop(history.record_presence(events));
+        change
+            .entry
+            .events(change.active, id::event_ids(&change.entry.id, number))
+    };
+    let again = read(1);
+    // The ids of its events are the same on all nodes.
+    let ids: Vec<_> = again.iter().map(|event| event.id.to_string()).collect();
+    assert_eq!(take(&mut watcher).0, ids);
+    assert!(ids[0] != ids[1] && members(&hub) == 1);
+    drop(one);
+    assert_eq!(members(&hub), 1);
+    let ends = read(2);
+    assert!(
+        ends.iter()
+            .all(|event| !ids.contains(&event.id.to_string()))
+    );
+    assert_eq!((members(&hub), take(&mut watcher).0.len()), (0, 2));
+}
+
+#[test]
+fn a_hub_without_its_shared_history_is_not_subscribed_to() {
+    let hub = hub(1 << 20);
+    hub.history.lock().is_loaded = false;
+    let refused = subscribe(&hub, &["a"], Some("1"), &[]).map(|_| ());
+    assert_eq!(refused, Err(HubSubscribeError::NotLoaded));
 }

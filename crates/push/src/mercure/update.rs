@@ -137,14 +137,23 @@ impl Update {
         }
     }
 
-    /// Converts to the form of the log on disk: topics contain no line breaks, so that they can be joined.
+    /// Returns the topics as stored: they contain no line breaks, so that they can be joined.
+    pub(crate) fn topic_lines(&self) -> String {
+        self.topics.join("\n")
+    }
+
+    /// Returns the media type of the event as stored.
+    pub(crate) const fn media_type(&self) -> &'static str {
+        if self.is_private { PRIVATE } else { PUBLIC }
+    }
+
+    /// Converts to the form of the log on disk.
     pub(crate) fn to_change(&self) -> DocumentChange {
-        let media_type = if self.is_private { PRIVATE } else { PUBLIC };
         DocumentChange {
             number: 0,
-            name: self.topics.join("\n").into(),
+            name: self.topic_lines().into(),
             content: Some(DocumentContent {
-                media_type: media_type.into(),
+                media_type: self.media_type().into(),
                 body: self.event.clone(),
             }),
             expires: None,
@@ -155,19 +164,31 @@ impl Update {
     /// Converts from the form of the log on disk; `None` if it is invalid.
     pub(crate) fn from_change(change: &DocumentChange) -> Option<Self> {
         let content = change.content.as_ref()?;
-        let event = std::str::from_utf8(&content.body).ok()?;
-        let (id, _) = event.strip_prefix(ID)?.split_once('\n')?;
-        let is_private = match &*content.media_type {
+        let (topics, event) = (change.name.as_bytes(), content.body.clone());
+        Self::from_parts(topics, content.media_type.as_bytes(), event)
+    }
+
+    /// Decodes the stored topics, media type and event; `None` if they are invalid.
+    pub(crate) fn from_parts(topics: &[u8], media_type: &[u8], event: Bytes) -> Option<Self> {
+        let topics = std::str::from_utf8(topics).ok()?;
+        let text = std::str::from_utf8(&event).ok()?;
+        let one = text.strip_suffix("\n\n").filter(|it| !it.contains("\n\n"));
+        let (id, _) = one?.strip_prefix(ID)?.split_once('\n')?;
+        let mut each = topics.split('\n');
+        if each.any(|it| it.is_empty() || it.chars().any(char::is_control)) {
+            return None;
+        }
+        let is_private = match std::str::from_utf8(media_type).ok()? {
             PUBLIC => false,
             PRIVATE => true,
             _ => return None,
         };
         Some(Self {
-            topics: change.name.split('\n').map(Arc::from).collect(),
+            topics: topics.split('\n').map(Arc::from).collect(),
             id: id.into(),
             is_private,
             other_log_position: 0,
-            event: content.body.clone(),
+            event,
         })
     }
 

@@ -273,6 +273,24 @@ impl UpdateLog {
         }
     }
 
+    /// Evicts all updates, and one that was never here, so that every subscriber falls behind. Returns the tasks to wake.
+    pub(crate) fn reset(&mut self) -> Vec<Wakeups> {
+        self.updates.clear();
+        self.ids.clear();
+        self.bytes = 0;
+        self.newest += 1;
+        let mut wakeups = Vec::new();
+        let all: Vec<_> = self.topics.iter().map(|(id, _)| id).collect();
+        for id in all {
+            let topic = &mut self.topics[id];
+            topic.numbers.clear();
+            topic.evicted_through = self.newest;
+            wakeups.push(topic.wait_list.notify());
+            self.remove_if_unused(id);
+        }
+        wakeups
+    }
+
     /// Returns all updates, oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<Update>> {
         self.updates.iter().map(Arc::clone).collect()

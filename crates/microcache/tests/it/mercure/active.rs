@@ -7,8 +7,9 @@ use crate::support::{config_file, eventually};
 
 const SUBSCRIPTIONS: &str = "/.well-known/mercure/subscriptions";
 /// What the reference hub's users ask for.
-const ALL: &str = "/.well-known/mercure/subscriptions{/topic}{/subscriber}";
-const ALL_CODED: &str = "topic=/.well-known/mercure/subscriptions%7B/topic%7D%7B/subscriber%7D";
+pub(super) const ALL: &str = "/.well-known/mercure/subscriptions{/topic}{/subscriber}";
+pub(super) const ALL_CODED: &str =
+    "topic=/.well-known/mercure/subscriptions%7B/topic%7D%7B/subscriber%7D";
 
 fn hub_with_events(flags: &[&str]) -> Hub {
     Hub::open(&[&["--mercure-subscriptions"], flags].concat())
@@ -27,7 +28,7 @@ impl Hub {
         serde_json::from_str(&answer.text()).expect("JSON")
     }
 
-    fn list(&self, rest: &str) -> Vec<Value> {
+    pub(super) fn list(&self, rest: &str) -> Vec<Value> {
         let reported = self.query(rest);
         assert_eq!(reported["type"], "Subscriptions");
         assert_eq!(reported["@context"], "https://mercure.rocks/");
@@ -39,7 +40,7 @@ impl Hub {
 }
 
 /// The id of the event, its type and what it says.
-fn event(events: &mut Events) -> (String, String, Value) {
+pub(super) fn event(events: &mut Events) -> (String, String, Value) {
     let (id, kind, data) = events.event();
     (id, kind, serde_json::from_str(&data).expect("JSON"))
 }

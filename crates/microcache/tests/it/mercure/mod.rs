@@ -4,6 +4,7 @@ mod active;
 mod clients;
 mod hostile;
 mod kept;
+mod nodes;
 mod resumed;
 
 use std::fs;
@@ -16,7 +17,9 @@ use serde_json::{Value, json};
 use crate::log_access::{end, lines};
 use crate::operators::Operator;
 use crate::support::http2::{self, DATA, END_STREAM, HEADERS, Http2};
-use crate::support::{Events, Folder, Origin, Proxy, Response, Signal, eventually, request};
+use crate::support::{
+    Client, Events, Folder, Origin, Proxy, Response, Signal, eventually, request,
+};
 
 /// What the reference hub's own cases sign their token with.
 const SECRET: &str = "!ChangeThisMercureHubJWTSecretKey!";
@@ -29,6 +32,8 @@ struct Hub {
     admin: SocketAddr,
     origin: Origin,
     folder: Folder,
+    /// Another node, to which updates are published.
+    publisher: Option<SocketAddr>,
 }
 
 impl Hub {
@@ -50,6 +55,7 @@ impl Hub {
             admin,
             origin,
             folder,
+            publisher: None,
         }
     }
 
@@ -58,10 +64,14 @@ impl Hub {
         Self::start(&[&["--mercure-anonymous"], flags].concat())
     }
 
+    fn publisher(&self) -> Client {
+        Client::connect(self.publisher.unwrap_or_else(|| self.proxy.address()))
+    }
+
     fn post(&self, fields: &[&str], form: &str) -> Response {
         let length = format!("Content-Length: {}", form.len());
         let all = [&[FORM, &length][..], fields].concat();
-        let mut client = self.proxy.connect();
+        let mut client = self.publisher();
         client.send(request("POST", HUB, &all) + form);
         client.response()
     }
@@ -130,27 +140,30 @@ fn check(hub: &Hub, query: &str, fields: &[&str], others: &[&str], matched: &[&s
 
 #[test]
 fn updates_go_to_the_subscribers_of_their_topics() {
-    let hub = Hub::open(&[]);
+    check_topics(&Hub::open(&[]));
+}
+
+fn check_topics(hub: &Hub) {
     let book = "topic=https://example.com/books/1";
     let review = "topic=https://example.com/reviews/1";
     let books = "https://example.com/books/%7Bid%7D";
     check(
-        &hub,
+        hub,
         "topic=https://example.com/books/1",
         &[],
         &[review, "topic=https://example.com/books/12"],
         &[book],
     );
     check(
-        &hub,
+        hub,
         &format!("topic={books}"),
         &[],
         &[review],
         &[book, "topic=https://example.com/books/2"],
     );
-    check(&hub, "topic=*", &[], &[], &[book, review, "topic=anything"]);
+    check(hub, "topic=*", &[], &[], &[book, review, "topic=anything"]);
     check(
-        &hub,
+        hub,
         "topic=foo&topic=bar",
         &[],
         &[book],
@@ -158,7 +171,7 @@ fn updates_go_to_the_subscribers_of_their_topics() {
     );
     // One update comes once, however many of its topics are meant.
     check(
-        &hub,
+        hub,
         &format!("topic={books}&topic=foo"),
         &[],
         &[review],
@@ -168,29 +181,29 @@ fn updates_go_to_the_subscribers_of_their_topics() {
         ],
     );
     // As 1.0 has it.
-    check(&hub, "match=foo", &[], &["topic=Foo"], &["topic=foo"]);
+    check(hub, "match=foo", &[], &["topic=Foo"], &["topic=foo"]);
     check(
-        &hub,
+        hub,
         "match_exact=%7Bx%7D&match=y",
         &[],
         &["topic=1"],
         &["topic=%7Bx%7D", "topic=y"],
     );
     check(
-        &hub,
+        hub,
         "match_urlpattern=https://example.com/books/:id",
         &[],
         &[review],
         &[book],
     );
     check(
-        &hub,
+        hub,
         "match_urlpattern=/books/:id",
         &[],
         &[book],
         &["topic=/books/1"],
     );
-    check(&hub, "match=*", &[], &[], &[book, "topic=x"]);
+    check(hub, "match=*", &[], &[], &[book, "topic=x"]);
     let stats = hub.stats();
     assert_eq!(
         (
@@ -204,7 +217,10 @@ fn updates_go_to_the_subscribers_of_their_topics() {
 
 #[test]
 fn an_update_is_an_event_with_all_its_fields() {
-    let hub = Hub::open(&[]);
+    check_fields(&Hub::open(&[]));
+}
+
+fn check_fields(hub: &Hub) {
     let mut events = hub.subscribe("topic=a", &[]);
     let id = hub.published("topic=a&data=1%0A2%0D%0A3&type=news&retry=20&id=urn:x:1");
     assert_eq!(id, "urn:x:1");
@@ -218,7 +234,7 @@ fn an_update_is_an_event_with_all_its_fields() {
     let charset = "content-type: application/x-www-form-urlencoded;charset=UTF-8";
     let fields = [charset, &bearer(&json!({"publish": ["a"]}))].map(str::to_owned);
     let form = "topic=a&id=%C3%A9&data=%C3%A9+%2B";
-    let mut client = hub.proxy.connect();
+    let mut client = hub.publisher();
     let length = format!("Content-Length: {}", form.len());
     client.send(request("POST", HUB, &[&fields[0], &fields[1], &length]) + form);
     client.response().assert_is(200, "é");
@@ -227,28 +243,31 @@ fn an_update_is_an_event_with_all_its_fields() {
 
 #[test]
 fn private_updates_go_to_authorized_subscribers() {
-    let hub = Hub::open(&[]);
+    check_private_updates(&Hub::open(&[]));
+}
+
+fn check_private_updates(hub: &Hub) {
     let may = |topics: &[&str]| bearer(&json!({"subscribe": topics}));
     let private = "topic=/books/1&private=on";
     let public = "topic=/books/2";
     let to = "topic=/books/%7Bid%7D";
     check(
-        &hub,
+        hub,
         to,
         &[],
         &[private, "topic=/books/2&private"],
         &[public],
     );
-    check(&hub, to, &[&may(&[])], &[private], &[public]);
+    check(hub, to, &[&may(&[])], &[private], &[public]);
     check(
-        &hub,
+        hub,
         to,
         &[&may(&["/books/1"])],
         &["topic=/books/2&private="],
         &[private, public],
     );
     check(
-        &hub,
+        hub,
         to,
         &[&may(&["*"])],
         &[],
@@ -257,7 +276,7 @@ fn private_updates_go_to_authorized_subscribers() {
     // By another topic of the same update.
     let alternate = "topic=/books/1&topic=/users/dunglas/%3Ftopic%3Dx&private";
     check(
-        &hub,
+        hub,
         to,
         &[&may(&["/users/dunglas/{?topic}"])],
         &[private],
@@ -265,7 +284,7 @@ fn private_updates_go_to_authorized_subscribers() {
     );
     // The rights of a token are not those in the request.
     check(
-        &hub,
+        hub,
         "topic=/books/2",
         &[&may(&["*"])],
         &[private],
@@ -279,7 +298,7 @@ fn private_updates_go_to_authorized_subscribers() {
     }]});
     let by_1_0 = format!("Authorization: Bearer {}", token(&detail));
     check(
-        &hub,
+        hub,
         "match=/books/1",
         &[&by_1_0],
         &["topic=/users/1&private"],
@@ -515,6 +534,7 @@ fn keys_are_read_again_by_a_reload() {
         admin,
         origin,
         folder,
+        publisher: None,
     };
     let by = |secret: &str| {
         let claims = json!({"mercure": {"publish": ["*"], "subscribe": ["*"]}});

@@ -6,7 +6,6 @@ use std::thread;
 use serde_json::json;
 
 use super::*;
-use crate::support::Client;
 
 /// The response to a subscriber with this last id, and its updates.
 fn check(hub: &Hub, query: &str, fields: &[&str], after: Option<&str>, ids: &[&str]) {

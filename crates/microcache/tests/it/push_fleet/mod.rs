@@ -70,13 +70,13 @@ impl std::ops::Index<usize> for Nodes {
 }
 
 /// A Redis that loses nothing when it is killed.
-fn lasting() -> TierServer {
+pub(crate) fn lasting() -> TierServer {
     let flags = ["--appendonly", "yes", "--appendfsync", "always"];
     TierServer::start_with(TierKind::Redis, &flags)
 }
 
 /// One of the two keys of documents, which has the id of "documents that are pushed" in it.
-fn key(kind: &str) -> String {
+pub(crate) fn key(kind: &str) -> String {
     format!("{kind}:{{83bdc30942b0fc29923476d2b98b88dd}}")
 }
 

@@ -45,7 +45,7 @@ impl Relay {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         let mut way = self.way.lock().unwrap();
         way.is_cut = true;
         for stream in way.open.drain(..) {
@@ -62,7 +62,7 @@ impl Relay {
             .store(holds, Ordering::SeqCst);
     }
 
-    pub(super) fn mend(&self) {
+    pub(crate) fn mend(&self) {
         self.way.lock().unwrap().is_cut = false;
     }
 }

@@ -134,10 +134,10 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
         List("URL"),
         r#""redis://user:password@documents:6379/0""#,
     )
-    .unset("none: documents are local to this process")
-    .help("Redis or Valkey server for documents, shared by several nodes")
+    .unset("none: documents and updates are local to this process")
+    .help("Redis or Valkey server for documents and Mercure updates of several nodes")
     .more(
-        "A change on one node reaches the subscribers of all. The forms of the URL are those of \
+        "A change or update on one node reaches the subscribers of all. The forms of the URL are those of \
              `redis`. `push_directory` is not used then. Set `maxmemory-policy noeviction` and \
              `appendonly yes` on that server, see [push](push.md#several-nodes).",
     )
@@ -145,7 +145,7 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
     opt("push_redis_cluster", Switch, "false")
         .example("true")
         .help("Cluster mode for `push_redis`")
-        .more("All documents lie on one node of the cluster.")
+        .more("All documents and updates lie on one node of the cluster.")
         .sets(|push, v, m| m.put(&mut push.redis.cluster, v.switch())),
     optional(
         "push_redis_ca",
