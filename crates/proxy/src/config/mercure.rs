@@ -14,8 +14,8 @@ use super::option::About;
 use super::pattern::Glob;
 use super::place::Place;
 use super::raw::Table;
-use super::push::without_login;
 use super::route::{GoesTo, Route};
+use super::secrets::without_login;
 
 /// The configuration of the Mercure hub.
 #[derive(Clone, Debug, Default)]

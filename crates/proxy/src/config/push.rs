@@ -15,7 +15,7 @@ use super::pattern::Glob;
 use super::place::Place;
 use super::raw::Table;
 use super::route::{GoesTo, Route, Watching};
-use super::secrets::without_secrets;
+use super::secrets::without_login;
 
 /// The configuration of the push cache.
 #[derive(Clone, Debug, Default)]
@@ -60,14 +60,6 @@ const OF_THE_HUB: &[&str] = &[
 pub(super) enum DirectoryChoice {
     Off,
     At(PathBuf),
-}
-
-/// Returns the shared store without users and passwords, which a reload applies.
-pub(super) fn without_login(fleet: &FleetSettings) -> FleetSettings {
-    FleetSettings {
-        urls: fleet.urls.iter().map(|url| without_secrets(url)).collect(),
-        ..fleet.clone()
-    }
 }
 
 /// Returns the settings without users and passwords of Redis.

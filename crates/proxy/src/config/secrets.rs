@@ -1,5 +1,7 @@
 //! Masking of users and passwords in addresses.
 
+use microcache_push::FleetSettings;
+
 /// Returns the text with secrets replaced by stars, of the same width.
 pub(super) fn masked(text: &str) -> String {
     let ends_word = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',');
@@ -46,6 +48,14 @@ fn secret_in(word: &str) -> Vec<std::ops::Range<usize>> {
         }
     }
     secrets
+}
+
+/// Returns the shared store without users and passwords, which a reload applies.
+pub(super) fn without_login(fleet: &FleetSettings) -> FleetSettings {
+    FleetSettings {
+        urls: fleet.urls.iter().map(|url| without_secrets(url)).collect(),
+        ..fleet.clone()
+    }
 }
 
 #[cfg(test)]

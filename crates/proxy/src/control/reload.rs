@@ -219,7 +219,11 @@ async fn change_logins(active: &Shared, config: &Config) -> Result<(), ReloadErr
         let changed = cache.change_tier_login(after).await;
         changed.map_err(|error| ReloadError::TierLogin(format!("redis: {error}")))?;
     }
-    let Some(fleet) = config.push.fleet().filter(|it| old.push.fleet() != Some(it)) else {
+    let Some(fleet) = config
+        .push
+        .fleet()
+        .filter(|it| old.push.fleet() != Some(it))
+    else {
         return Ok(());
     };
     let changed = match (&active.push, &active.mercure) {

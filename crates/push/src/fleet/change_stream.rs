@@ -1,6 +1,7 @@
 //! The stream of changes in Redis, read page by page.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use microcache_policy::Time;
 use microcache_store::redis::NoReply;
