@@ -162,6 +162,9 @@ fn subscribers_stay_while_redis_is_away() {
 #[test]
 fn presence_is_that_of_all_nodes() {
     let redis = TierServer::start(TierKind::Redis);
+    // Another program has written there.
+    redis.say(&format!("ZADD {} 9e18 nonsense", key("mcd1n")));
+    redis.say(&format!("HSET {} bytes nonsense", key("mcd1s")));
     let [one, mut other] = nodes(&limited(&redis), &["--mercure-subscriptions"]);
     let may = bearer(&json!({"subscribe": ["*"], "payload": {"user": "me"}}));
     let mut watcher = one.subscribe(ALL_CODED, &[&may]);

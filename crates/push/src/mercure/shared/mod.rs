@@ -41,7 +41,7 @@ const FIRST_LOAD: Duration = Duration::from_secs(3);
 const UPDATES: OutageTexts = OutageTexts {
     during: "subscribers of the Mercure hub stay connected, and publications are rejected",
     after: "the Mercure hub accepts publications again",
-    rejection: "publications to the Mercure hub fail",
+    rejection: "publications to the Mercure hub, or its presence lists, fail",
     foreign: "an update of the Mercure hub",
 };
 

@@ -11,7 +11,7 @@ if ARGV[5] ~= ARGV[6] and redis.call('ZSCORE', nodes, ARGV[6]) then
   return reply
 end
 local outcome = 'done'
-local bytes = tonumber(redis.call('HGET', subscriptions, 'bytes') or 0)
+local bytes = tonumber(redis.call('HGET', subscriptions, 'bytes') or 0) or 0
 for i = 7, #ARGV, 3 do
   local kind, subscriber, record = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local field = 's ' .. subscriber

@@ -132,9 +132,8 @@ impl PresenceSharing {
                 "the presence list of the Mercure hub is full (mercure_history): some subscriptions are not in it"
             );
         }
-        let nodes = words.iter().skip(1).map(|word| word.parse());
-        nodes
-            .collect::<Result<_, _>>()
-            .map_err(|_| NoReply::Unreadable)
+        // Other members are none of a node.
+        let nodes = words.iter().skip(1);
+        Ok(nodes.filter_map(|word| word.parse().ok()).collect())
     }
 }
