@@ -10,6 +10,8 @@ use super::RedisInner;
 
 /// Interval of looks at it: clocks drift by less than a second in this time.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
+/// Time after which a reply says too little: this process or the server has been stopped meanwhile.
+const MAX_DELAY: Duration = Duration::from_secs(1);
 
 impl RedisInner {
     /// Compares the clocks for as long as it is polled.
@@ -26,8 +28,11 @@ impl RedisInner {
         if let Ok(time) = self.request_log(&redis::cmd("TIME")).await
             && let Ok((seconds, micros)) = redis::from_redis_value::<(u64, u64)>(time)
         {
-            let since = micros / 1000 + asked.elapsed().as_millis() as u64 / 2;
-            self.clock.note(Time::from_secs(seconds).plus(since));
+            let delay = asked.elapsed();
+            if delay < MAX_DELAY {
+                let since = micros / 1000 + delay.as_millis() as u64 / 2;
+                self.clock.note(Time::from_secs(seconds).plus(since));
+            }
         }
     }
 }
