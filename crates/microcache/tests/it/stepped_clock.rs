@@ -135,26 +135,40 @@ fn a_step(from: i64, to: i64) {
     });
 }
 
+/// The nodes agree on ages by the clock of the server, once they know it.
 #[test]
-fn a_page_of_a_node_whose_clock_is_ahead_is_fetched_again_by_the_others() {
-    let Some(clock) = WallClock::ahead(300) else {
-        return;
-    };
-    let (origin, server) = (Origin::start(), TierServer::start(TierKind::Redis));
-    on(&origin, "/page", &["Cache-Control: max-age=1"]);
-    let environment = clock.environment();
-    let wrapper: Vec<_> = ["env"]
-        .into_iter()
-        .chain(environment.iter().map(String::as_str))
-        .collect();
-    let [flag, address] = server.flags();
-    let [ahead, other] = [&wrapper[..], &["env"]]
-        .map(|wrapper| Proxy::through(wrapper, &origin, &[&flag, &address]));
-    ahead.get("/page");
-    eventually("it is fetched again", || {
-        other.get("/page");
-        (origin.count("/page") > 1).then_some(())
-    });
+fn a_page_of_a_node_whose_clock_is_wrong_is_shared() {
+    for (kind, ahead) in [(TierKind::Redis, 300), (TierKind::Memcached, -300)] {
+        let Some(clock) = WallClock::ahead(ahead) else {
+            return;
+        };
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
+        let environment = clock.environment();
+        let wrapper: Vec<_> = ["env"]
+            .into_iter()
+            .chain(environment.iter().map(String::as_str))
+            .collect();
+        let [flag, address] = server.flags();
+        let [wrong, right] = [&wrapper[..], &["env"]]
+            .map(|wrapper| Proxy::through(wrapper, &origin, &[&flag, &address]));
+        let mut targets = (0..).map(|number| format!("/{number}"));
+        eventually("a page is shared both ways", || {
+            let (first, second) = (targets.next()?, targets.next()?);
+            for target in [&first, &second] {
+                on(&origin, target, &["Cache-Control: max-age=60"]);
+            }
+            wrong.get(&first);
+            right.get(&second);
+            let [there, here] = [right.get(&first), wrong.get(&second)];
+            let are_shared = origin.count(&first) == 1 && origin.count(&second) == 1;
+            are_shared.then(|| {
+                for response in [there, here] {
+                    let age = response.field("age").unwrap_or("0");
+                    assert!(age.parse::<u64>().expect("a number") < 60, "{age}");
+                }
+            })
+        });
+    }
 }
 
 #[test]
