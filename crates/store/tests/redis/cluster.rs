@@ -29,14 +29,13 @@ async fn masters() -> Vec<Server> {
     for server in &servers {
         let () = servers[0].say(&meet(server));
     }
-    eventually_async("a cluster", async || {
-        servers.iter().all(|server| {
-            let info: String = server.say("CLUSTER INFO");
-            info.contains("cluster_state:ok") && info.contains("cluster_slots_assigned:16384")
-        })
-    })
-    .await;
+    eventually_async("a cluster", async || servers.iter().all(knows_all_slots)).await;
     servers
+}
+
+fn knows_all_slots(server: &Server) -> bool {
+    let info: String = server.say("CLUSTER INFO");
+    info.contains("cluster_state:ok") && info.contains("cluster_slots_assigned:16384")
 }
 
 fn meet(server: &Server) -> String {
@@ -305,9 +304,7 @@ async fn joined(servers: &[Server]) -> Server {
         servers
             .iter()
             .all(|server| knows(server, &name(&new)) && knows(&new, &name(server)))
-            && new
-                .say::<String>("CLUSTER INFO")
-                .contains("cluster_state:ok")
+            && knows_all_slots(&new)
     })
     .await;
     new
