@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use microcache_testkit::{TierKind, TierServer};
+use microcache_testkit::{TierKind, TierServer, eventually};
 use redis::{Cmd, FromRedisValue, RedisResult};
 
 pub(crate) struct Server(TierServer);
@@ -44,7 +44,8 @@ impl Server {
 
     pub(crate) fn try_send<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         let client = redis::Client::open(self.address()).expect("an address");
-        let mut connection = client.get_connection().expect("it runs");
+        // A server that changes its role closes connections.
+        let mut connection = eventually("a connection", || client.get_connection().ok());
         command.query(&mut connection)
     }
 }
