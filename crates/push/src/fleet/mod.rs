@@ -31,7 +31,7 @@ use self::expiry::Expiry;
 use self::script_call::{ScriptArgument, script_call};
 use self::scripts::{CHANGE, ChangeReply, STREAM_LENGTH, epoch};
 pub use self::state::FleetStats;
-use self::state::{OutageTexts, State};
+use self::state::{APPLY_TIMEOUT, FIRST_LOAD, OutageTexts, State};
 use self::stream_reader::StreamReader;
 pub use self::thread::FleetError;
 use self::thread::start_thread;
@@ -41,14 +41,10 @@ use crate::publishing::write_error::WriteError;
 use crate::publishing::write_request::{WriteOp, WriteOutcome, WriteRequest};
 use crate::settings::FleetSettings;
 
-/// Limit of the wait for this node's reader to reach a change before it is acknowledged.
-const APPLY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Limit of the retries of a patch while other writers change the document.
 const CONTENTION: Duration = Duration::from_secs(5);
 /// Limit of concurrent patches, each of which may hold a document of the largest size.
 const PATCH_LOCKS: usize = 16;
-/// Limit of the wait for the documents at the start. Without them, requests for documents are answered 503.
-const FIRST_LOAD: Duration = Duration::from_secs(3);
 /// The messages about documents.
 const DOCUMENTS: OutageTexts = OutageTexts {
     during: "documents are served unchanged, and writes are rejected",

@@ -13,6 +13,11 @@ use super::lost_writes::LostWrites;
 use crate::changes::version::DocumentVersion;
 use crate::stats::Counter;
 
+/// Limit of the wait for this node's reader to reach a change before it is acknowledged.
+pub(crate) const APPLY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Limit of the wait for the first load at the start. Without it, requests are answered 503.
+pub(crate) const FIRST_LOAD: Duration = Duration::from_secs(3);
+
 /// The parts of messages that name what is shared.
 pub(crate) struct OutageTexts {
     /// The effects of an outage.

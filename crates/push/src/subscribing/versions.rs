@@ -20,7 +20,7 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// A version, with the name that its event has.
 type NamedVersion = (Arc<DocumentChange>, DocumentVersion);
 
-/// The stored versions of some documents, oldest first.
+/// The stored versions of some documents.
 struct StoredVersions {
     versions: Vec<NamedVersion>,
     /// The position from which a subscription continues.
@@ -46,9 +46,12 @@ pub(crate) fn stored_versions(
         );
     }
     let mut found = StoredVersions::of(documents, request, most);
+    // The rest is done outside of the lock.
+    found
+        .versions
+        .sort_unstable_by_key(|(change, _)| change.number);
     let mut events = Vec::new();
     let mut size = 0;
-    // Outside of the lock, newest first.
     while let Some((change, version)) = found.versions.pop() {
         if !events.is_empty() && (events.len() == MAX_VERSIONS || size >= MAX_BYTES) {
             found.are_all = false;
@@ -92,7 +95,6 @@ impl StoredVersions {
                 (Arc::clone(change), version)
             }));
         }
-        versions.sort_unstable_by_key(|(change, _)| change.number);
         Self {
             versions,
             position: EventId {

@@ -32,7 +32,7 @@ impl Hub {
         eventually("Redis", || (self.publish(form).status == 200).then_some(()));
     }
 
-    /// What comes after this id, up to the update `last`.
+    /// Ids of the events after this one, up to the update `last`, and the `Last-Event-ID` of the response.
     fn after(&self, seen: &str, fields: &[&str], last: &str) -> (Option<String>, Vec<String>) {
         let target = format!("{HUB}?topic=*&lastEventID={seen}");
         let (head, mut events) = Events::with_head(self.proxy.ask_with(&target, fields));

@@ -115,18 +115,29 @@ fn set_forward_auth(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistak
         draft.route.forward_auth = None;
         return;
     }
-    let Some(table) = mistakes.ok(value.table()) else {
-        return;
-    };
+    let url = "http://127.0.0.1:9091/verify";
+    if let Some(auth) = read_forward_auth(("forward_auth", url), value, mistakes) {
+        draft.route.forward_auth = Some(auth);
+        draft.route.basic_auth = None;
+    }
+}
+
+/// Reads the settings of an authentication server from the option with this name, which needs a URL as this one.
+pub(super) fn read_forward_auth(
+    (option, example): (&str, &str),
+    value: &Value,
+    mistakes: &mut Mistakes,
+) -> Option<ForwardAuth> {
+    let table = mistakes.ok(value.table())?;
     let mut auth = ForwardAuth::new(value.place.clone());
     table.apply(FORWARD_AUTH, &mut auth, mistakes);
-    table.refuse_rest_inside("forward_auth", mistakes);
+    table.refuse_rest_inside(option, mistakes);
     if value.entry("url").is_none() {
-        let remedy = "add url = \"http://127.0.0.1:9091/verify\"";
-        mistakes.note(Mistake::new(&value.place, "`forward_auth` has no `url`").remedy(remedy));
+        let what = format!("`{option}` has no `url`");
+        let remedy = format!("add url = \"{example}\"");
+        mistakes.note(Mistake::new(&value.place, what).remedy(remedy));
     }
-    draft.route.forward_auth = Some(auth);
-    draft.route.basic_auth = None;
+    Some(auth)
 }
 
 /// Parses the name of a field that an authentication server may set.

@@ -11,7 +11,7 @@ use super::super::option::Form::{self, List, Number, Size, Switch, Text};
 use super::super::option::{Opt, opt, optional};
 use super::super::push::{DirectoryChoice, PushConfig};
 use super::super::raw::Value;
-use super::access::FORWARD_AUTH;
+use super::access::read_forward_auth;
 
 const MEMORY: RangeInclusive<u64> = 1 << 16..=1 << 50;
 const DOCUMENT: RangeInclusive<u64> = 1 << 10..=1 << 28;
@@ -225,22 +225,13 @@ fn parse_prefix(text: &str) -> Result<Prefix, String> {
 }
 
 fn set_forward_auth(push: &mut PushConfig, value: &Value, mistakes: &mut Mistakes) {
-    let Some(table) = mistakes.ok(value.table()) else {
-        return;
-    };
-    let mut auth = ForwardAuth::new(value.place.clone());
-    table.apply(FORWARD_AUTH, &mut auth, mistakes);
     for name in ["copy_headers", "session_cookie"] {
-        if let Some(value) = table.get(name) {
+        if let Some(value) = value.entry(name) {
             let what = format!("`push_forward_auth` has no `{name}`");
             mistakes.note(Mistake::new(&value.place, what).remedy("remove it"));
         }
     }
-    table.refuse_rest_inside("push_forward_auth", mistakes);
-    if value.entry("url").is_none() {
-        let remedy = "add url = \"http://127.0.0.1:3000/may-read\"";
-        mistakes
-            .note(Mistake::new(&value.place, "`push_forward_auth` has no `url`").remedy(remedy));
-    }
-    push.read_auth = Some(auth.of_readers());
+    let option = ("push_forward_auth", "http://127.0.0.1:3000/may-read");
+    let auth = read_forward_auth(option, value, mistakes);
+    push.read_auth = auth.map(ForwardAuth::of_readers);
 }

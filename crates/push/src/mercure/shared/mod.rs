@@ -11,7 +11,6 @@ mod presence_sharing;
 mod scripts;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use microcache_engine::OriginResponse;
 use microcache_store::TierError;
@@ -29,14 +28,10 @@ use super::local_presence::LocalPresence;
 use super::update::Update;
 use crate::answer;
 use crate::fleet::connection::{FleetConnection, MAX_CONCURRENT, TARGET};
-use crate::fleet::state::{FleetStats, OutageTexts, State};
+use crate::fleet::state::{APPLY_TIMEOUT, FIRST_LOAD, FleetStats, OutageTexts, State};
 use crate::fleet::thread::{FleetError, start_thread};
 use crate::settings::FleetSettings;
 
-/// Limit of the wait for this node's reader to reach an update before it is acknowledged.
-const APPLY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Limit of the wait for the history at the start. Without it, subscriptions are answered 503.
-const FIRST_LOAD: Duration = Duration::from_secs(3);
 /// The messages about the hub.
 const UPDATES: OutageTexts = OutageTexts {
     during: "subscribers of the Mercure hub stay connected, and publications are rejected",
