@@ -46,6 +46,33 @@ struct Watch {
     waker: Option<Waker>,
 }
 
+/// The clients of a request to the origin.
+#[derive(Clone, Debug)]
+pub enum RequestClients {
+    /// One, which never leaves: its request is cancelled by dropping it. Needs no memory of its own.
+    One(Network),
+    /// Those that wait for a shared response.
+    Audience(Arc<Audience>),
+}
+
+impl RequestClients {
+    /// The address of one of them; `None` if all have left.
+    pub fn network(&self) -> Option<Network> {
+        match self {
+            Self::One(network) => Some(*network),
+            Self::Audience(audience) => audience.networks().pop(),
+        }
+    }
+
+    /// The audience to watch while the request waits.
+    pub fn audience(&self) -> Arc<Audience> {
+        match self {
+            Self::One(network) => Audience::of(*network),
+            Self::Audience(audience) => Arc::clone(audience),
+        }
+    }
+}
+
 /// A client's membership in an [`Audience`]; it leaves on drop.
 #[derive(Debug)]
 pub struct Seat {

@@ -31,7 +31,7 @@ pub mod outcome;
 mod request;
 mod sync;
 
-pub use audience::{Audience, Seat, Watching};
+pub use audience::{Audience, RequestClients, Seat, Watching};
 pub use body::{Body, BodyError, FileReader, Frame, Source};
 pub use cache::flight::Failure;
 pub use cache::{Cache, flight};

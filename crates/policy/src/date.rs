@@ -62,11 +62,11 @@ fn imf_fixdate(value: &[u8]) -> Option<i64> {
     let mut text = Text(value);
     text.short_name(&DAYS)?;
     text.literal(b", ")?;
-    let day = text.digits(2)?;
+    let day = text.digits::<2>()?;
     text.literal(b" ")?;
     let month = text.short_name(&MONTHS)? + 1;
     text.literal(b" ")?;
-    let year = text.digits(4)?;
+    let year = text.digits::<4>()?;
     text.literal(b" ")?;
     let clock = text.clock()?;
     text.literal(b" GMT")?;
@@ -79,11 +79,11 @@ fn rfc850(value: &[u8], now: Time) -> Option<i64> {
     let mut text = Text(value);
     text.one_of(&LONG_DAYS)?;
     text.literal(b", ")?;
-    let day = text.digits(2)?;
+    let day = text.digits::<2>()?;
     text.literal(b"-")?;
     let month = text.short_name(&MONTHS)? + 1;
     text.literal(b"-")?;
-    let short = text.digits(2)?;
+    let short = text.digits::<2>()?;
     text.literal(b" ")?;
     let clock = text.clock()?;
     text.literal(b" GMT")?;
@@ -114,13 +114,13 @@ fn asctime(value: &[u8]) -> Option<i64> {
     let month = text.short_name(&MONTHS)? + 1;
     text.literal(b" ")?;
     let day = match text.literal(b" ") {
-        Some(()) => text.digits(1)?,
-        None => text.digits(2)?,
+        Some(()) => text.digits::<1>()?,
+        None => text.digits::<2>()?,
     };
     text.literal(b" ")?;
     let clock = text.clock()?;
     text.literal(b" ")?;
-    let year = text.digits(4)?;
+    let year = text.digits::<4>()?;
     text.end()?;
     seconds(year, month, day, clock)
 }
@@ -173,48 +173,51 @@ const fn civil_from_days(days: i64) -> (i64, i64, i64) {
 struct Text<'a>(&'a [u8]);
 
 impl Text<'_> {
-    fn take(&mut self, len: usize) -> Option<&[u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
+    fn literal<const N: usize>(&mut self, expected: &[u8; N]) -> Option<()> {
+        let (start, rest) = self.0.split_first_chunk::<N>()?;
+        // In lower case, as few dates are: one comparison suffices for the others.
+        let is_same = start == expected || start.eq_ignore_ascii_case(expected);
+        is_same.then(|| self.0 = rest)
     }
 
-    fn literal(&mut self, expected: &[u8]) -> Option<()> {
-        let start = self.0.get(..expected.len())?;
-        if !start.eq_ignore_ascii_case(expected) {
-            return None;
-        }
-        self.0 = &self.0[expected.len()..];
+    fn one_of(&mut self, names: &[&[u8]]) -> Option<()> {
+        let is_next = |name: &&&[u8]| {
+            let start = self.0.get(..name.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(name))
+        };
+        let name = names.iter().find(is_next)?;
+        self.0 = &self.0[name.len()..];
         Some(())
     }
 
-    fn one_of(&mut self, names: &[&[u8]]) -> Option<usize> {
-        names.iter().position(|name| self.literal(name).is_some())
-    }
-
-    fn short_name(&mut self, names: &[[u8; 3]]) -> Option<usize> {
+    fn short_name<const N: usize>(&mut self, names: &[[u8; 3]; N]) -> Option<usize> {
         let (found, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         // Letters in any case, and nothing else, become these lower-case letters.
-        let lower = |letters: &[u8; 3]| letters.map(|byte| byte | 0x20);
-        let found = lower(found);
-        names.iter().position(|name| lower(name) == found)
+        let lower = |[a, b, c]: [u8; 3]| u32::from_le_bytes([a, b, c, 0]) | 0x0020_2020;
+        let found = lower(*found);
+        names.iter().position(|name| lower(*name) == found)
     }
 
-    fn digits(&mut self, len: usize) -> Option<i64> {
-        self.take(len)?.iter().try_fold(0, |value, byte| {
-            byte.is_ascii_digit()
-                .then(|| value * 10 + i64::from(byte - b'0'))
+    fn digits<const N: usize>(&mut self) -> Option<i64> {
+        let (digits, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        let are_digits = digits.iter().all(u8::is_ascii_digit);
+        are_digits.then(|| {
+            let digit = |byte: &u8| i64::from(byte - b'0');
+            digits
+                .iter()
+                .fold(0, |value, byte| value * 10 + digit(byte))
         })
     }
 
     /// Parses `08:49:37` into the second of the day. A leap second is allowed.
     fn clock(&mut self) -> Option<i64> {
-        let hour = self.digits(2)?;
+        let hour = self.digits::<2>()?;
         self.literal(b":")?;
-        let minute = self.digits(2)?;
+        let minute = self.digits::<2>()?;
         self.literal(b":")?;
-        let second = self.digits(2)?;
+        let second = self.digits::<2>()?;
         (hour < 24 && minute < 60 && second <= 60).then_some(hour * 3600 + minute * 60 + second)
     }
 

@@ -1,6 +1,8 @@
 //! The index of a block of field lines: where its lines and names end, and which names are known. The parser of a head
 //! makes it, so that later questions do not read the text again.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use crate::known_name::KnownName;
@@ -44,6 +46,33 @@ impl FieldIndex {
             name_length: name_length as u32,
             known,
         });
+    }
+
+    /// Removes the lines with this name, and their bytes from the block that it is the index of.
+    pub(crate) fn remove(&mut self, name: KnownName, block: &mut Vec<u8>) {
+        self.names.remove(name);
+        // Adjacent lines are moved together.
+        let (mut run, mut length) = (0..0, 0);
+        let mut shift = |run: Range<usize>, length: &mut usize| {
+            let end = *length + run.len();
+            if run.start != *length {
+                block.copy_within(run, *length);
+            }
+            *length = end;
+        };
+        self.lines.retain(|line| {
+            let end = run.end + line.len();
+            let is_kept = line.known() != Some(name);
+            if is_kept {
+                run.end = end;
+            } else {
+                shift(run.clone(), &mut length);
+                run = end..end;
+            }
+            is_kept
+        });
+        shift(run, &mut length);
+        block.truncate(length);
     }
 
     /// The known names that occur.

@@ -5,7 +5,7 @@
 
 use crate::field_index::{FieldIndex, IndexedLine};
 use crate::field_name::FieldName;
-use crate::known_name::KnownName;
+use crate::known_name::{KnownName, LineStart};
 use crate::name_set::NameSet;
 
 /// A view of field lines. Cheap to copy.
@@ -440,6 +440,26 @@ impl FieldsBuf {
         }
     }
 
+    /// As [`Self::push_joined`], with a known name: several times as fast.
+    #[inline]
+    pub fn push_line<const N: usize>(&mut self, start: LineStart, value: [&[u8]; N]) {
+        let line = self.block.len();
+        let length: usize = value.iter().map(|piece| piece.len()).sum();
+        self.block
+            .reserve(start.text().len() + length + b"\r\n".len());
+        self.block.extend_from_slice(start.text().as_bytes());
+        let begin = self.block.len();
+        for piece in value {
+            self.block.extend_from_slice(piece);
+        }
+        without_line_ends(&mut self.block[begin..]);
+        self.block.extend_from_slice(b"\r\n");
+        if let Some(index) = &mut self.index {
+            let name_length = start.name().len();
+            index.push(name_length, Some(start.known()), self.block.len() - line);
+        }
+    }
+
     /// Appends the lines for which `keep(name, value)` returns true.
     pub fn extend_if(&mut self, fields: Fields<'_>, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
         self.extend_lines(fields, |line| keep(line.name(), line.value()));
@@ -463,8 +483,12 @@ impl FieldsBuf {
 
     /// Removes every line called `name`, keeping the order of the others.
     pub fn remove(&mut self, name: &str) {
-        if self.fields().contains(name) {
-            self.retain(|n, _| !n.eq_ignore_ascii_case(name.as_bytes()));
+        if !self.fields().contains(name) {
+            return;
+        }
+        match (&mut self.index, KnownName::of(name.as_bytes())) {
+            (Some(index), Some(known)) => index.remove(known, &mut self.block),
+            _ => self.retain(|n, _| !n.eq_ignore_ascii_case(name.as_bytes())),
         }
     }
 
@@ -541,6 +565,7 @@ impl<'a> From<Fields<'a>> for FieldsBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::known_name::names;
 
     #[test]
     fn lines_keep_order_case_and_repetition() {
@@ -667,5 +692,39 @@ mod tests {
         assert_eq!(fields.fields().as_block(), b"B: 2\r\nC: 4\r\nA: 9\r\n");
         fields.remove("b");
         assert_eq!(fields.fields().as_block(), b"C: 4\r\nA: 9\r\n");
+    }
+
+    #[test]
+    fn lines_are_removed_from_an_index_too() {
+        const TEXT: &[u8] = b"Age: 1\r\nVia: a\r\nX-Other: b\r\nage: 2\r\nAGE: 3\r\nDate: c\r\n";
+        for name in ["age", "via", "date", "x-other", "etag"] {
+            let mut plain = FieldsBuf::from(Fields::new(TEXT));
+            let mut indexed = FieldsBuf::indexed(TEXT.len());
+            indexed.extend_lines(plain.fields(), |_| true);
+            plain.remove(name);
+            indexed.remove(name);
+            assert_eq!(plain, indexed);
+            assert!(!indexed.fields().contains(name), "{name}");
+            let lines = |fields: &FieldsBuf| fields.fields().lines().count();
+            assert_eq!(lines(&plain), lines(&indexed));
+            for known in KnownName::all() {
+                let values = |fields: Fields<'_>| fields.values(known).count();
+                assert_eq!(values(indexed.fields()), values(plain.fields()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_with_a_known_name_is_as_any_other() {
+        const AGE: LineStart = LineStart::of("Age: ");
+        let (mut known, mut any) = (FieldsBuf::indexed(64), FieldsBuf::indexed(64));
+        for fields in [&mut known, &mut any] {
+            fields.push("Via", "a");
+        }
+        known.push_line(AGE, [b"1\n", b"", b"2"]);
+        any.push_joined(b"Age", &[b"1\n", b"", b"2"]);
+        assert_eq!(known, any);
+        assert_eq!(known.fields().value(names::AGE), Some(&b"1 2"[..]));
+        assert_eq!(AGE.name(), "Age");
     }
 }

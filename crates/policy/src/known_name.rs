@@ -156,6 +156,15 @@ impl KnownName {
         None
     }
 
+    /// The known name that equals this one in any ASCII case. For constants: fails to compile for another text.
+    const fn of_written(name: &[u8]) -> Self {
+        let mut place = 0;
+        while !TEXTS[place].as_bytes().eq_ignore_ascii_case(name) {
+            place += 1;
+        }
+        Self(place as u8)
+    }
+
     /// The text in lower case.
     pub const fn as_str(self) -> &'static str {
         TEXTS[self.0 as usize]
@@ -176,6 +185,39 @@ impl KnownName {
     #[inline]
     pub(crate) const fn bit(self) -> u128 {
         1 << self.0
+    }
+}
+
+/// The start of a line with a known name, as it is written.
+#[derive(Clone, Copy, Debug)]
+pub struct LineStart {
+    name: KnownName,
+    /// The name, the colon and a space.
+    text: &'static str,
+}
+
+impl LineStart {
+    /// The start of a line, such as `Via: `. For constants: fails to compile for another text.
+    pub const fn of(text: &'static str) -> Self {
+        let (name, colon) = text.as_bytes().split_at(text.len() - 2);
+        assert!(matches!(colon, b": "), "a name and a colon");
+        let name = KnownName::of_written(name);
+        Self { name, text }
+    }
+
+    /// The known name.
+    pub(crate) const fn known(self) -> KnownName {
+        self.name
+    }
+
+    /// The name as it is written.
+    pub const fn name(self) -> &'static str {
+        self.text.split_at(self.text.len() - 2).0
+    }
+
+    /// The name, the colon and a space.
+    pub(crate) const fn text(self) -> &'static str {
+        self.text
     }
 }
 

@@ -104,7 +104,7 @@ pub use identity::{identities, is_identity};
 pub use indexed_block::IndexedBlock;
 pub use invalidate::{invalidates, locations};
 pub use key::{KeyBuf, Scheme};
-pub use known_name::{KnownName, names};
+pub use known_name::{KnownName, LineStart, names};
 pub use lifetime::Lifetime;
 pub use max_forwards::{MaxForwards, max_forwards};
 pub use name_set::NameSet;

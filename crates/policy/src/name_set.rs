@@ -30,6 +30,12 @@ impl NameSet {
         self.0 |= name.bit();
     }
 
+    /// Removes a name.
+    #[inline]
+    pub(crate) const fn remove(&mut self, name: KnownName) {
+        self.0 &= !name.bit();
+    }
+
     /// Returns true if the name is in the set.
     #[inline]
     pub const fn contains(self, name: KnownName) -> bool {

@@ -34,6 +34,9 @@ impl Network {
 /// Parses an address as proxies write it: with or without quotes, brackets, and port. `None` if it is not one, such as
 /// `unknown`.
 pub fn address(text: &[u8]) -> Option<IpAddr> {
+    if let Some(v4) = plain_v4(text) {
+        return Some(IpAddr::V4(v4));
+    }
     let text = std::str::from_utf8(text.trim_ascii()).ok()?;
     let text = text
         .strip_prefix('"')
@@ -46,6 +49,25 @@ pub fn address(text: &[u8]) -> Option<IpAddr> {
     IpAddr::from_str(bare)
         .ok()
         .or_else(|| SocketAddr::from_str(text).ok().map(|at| at.ip()))
+}
+
+/// The address of four numbers, as nearly all are written: several times as fast as the parser of all forms.
+fn plain_v4(text: &[u8]) -> Option<Ipv4Addr> {
+    let mut octets = [0_u8; 4];
+    let (mut place, mut digits) = (0, 0);
+    for &byte in text {
+        let octet = octets.get_mut(place)?;
+        match byte {
+            // No zero before other digits.
+            b'0'..=b'9' if digits == 0 || *octet > 0 => {
+                *octet = octet.checked_mul(10)?.checked_add(byte - b'0')?;
+                digits += 1;
+            }
+            b'.' if digits > 0 => (place, digits) = (place + 1, 0),
+            _ => return None,
+        }
+    }
+    (place == 3 && digits > 0).then(|| Ipv4Addr::from(octets))
 }
 
 /// Formats the network as in a configuration.
@@ -61,6 +83,33 @@ impl std::fmt::Display for Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn four_numbers_are_read_as_the_standard_library_reads_them() {
+        for text in [
+            "0.0.0.0",
+            "127.0.0.1",
+            "255.255.255.255",
+            "256.0.0.1",
+            "1.2.3.1000",
+            "01.2.3.4",
+            "1.2.3.00",
+            "1.2.3",
+            "1.2.3.",
+            ".1.2.3",
+            "1..2.3",
+            "1.2.3.4.",
+            "1.2.3.4.5",
+            "1.2.3.4:80",
+            " 1.2.3.4",
+            "1.2.3.+4",
+            "",
+        ] {
+            let expected = text.parse::<Ipv4Addr>().ok();
+            assert_eq!(plain_v4(text.as_bytes()), expected, "{text}");
+        }
+        assert_eq!(address(b" \"1.2.3.4:80\" "), address(b"1.2.3.4"));
+    }
 
     #[test]
     fn an_address_is_a_network_in_version_6() {

@@ -13,7 +13,7 @@ use crate::edge::{CAPABILITY_FIELD, EdgeMode};
 use crate::field_name::{FieldName, NameList};
 use crate::fields::{FieldLine, Fields, FieldsBuf};
 use crate::identity::identifies;
-use crate::known_name::names;
+use crate::known_name::{LineStart, names};
 use crate::name_set::NameSet;
 use crate::network::address;
 use crate::origin_view::{OriginView, goes_with_fill};
@@ -56,6 +56,8 @@ const COMMON: NameList = NameList::new(&[
     "user-agent",
     "via",
 ]);
+
+const ACCEPT: LineStart = LineStart::of("Accept: ");
 
 /// Fields that are sent unchanged, whatever the rules say: of [`COMMON`], and those that the proxy writes itself.
 const ALWAYS_SENT: NameSet = NameSet::of(&[
@@ -382,7 +384,7 @@ impl SharedRequest {
         if !sends_accept {
             let value = AcceptClass::of(outgoing).canonical_value(outgoing);
             shared.rewrites_accept = outgoing.value(names::ACCEPT) != Some(&value[..]);
-            fields.push("Accept", value);
+            fields.push_line(ACCEPT, [&value[..]]);
         }
         vary::normalise(&mut fields, rules);
         shared.fields = fields;

@@ -178,7 +178,7 @@ impl WatchedPages {
         if let Some(page) = known.and_then(|followed| followed.page.upgrade()) {
             return Ok(page);
         }
-        let network = request.audience.networks().pop();
+        let network = request.clients.network();
         let network = network.unwrap_or_else(|| Network::of(address));
         let most = shared.config.push.max_pages;
         let gives_way = pages.make_room(most, network);

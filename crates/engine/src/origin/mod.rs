@@ -15,7 +15,7 @@ pub use microcache_store::tier::BoxFuture;
 use microcache_store::{FetchCost, Hit, TagNumbers};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::audience::Audience;
+use crate::audience::RequestClients;
 use crate::body::{Body, BodyError};
 use crate::cause::Cause;
 pub use client::ClientConnection;
@@ -50,7 +50,7 @@ pub struct OriginRequest {
     /// The urgency of the request.
     pub urgency: Urgency,
     /// The clients that wait for the answer.
-    pub audience: Arc<Audience>,
+    pub clients: RequestClients,
     /// The connection of the only client that the response is for; `None` for a coalesced request
     /// or a refresh.
     pub client: Option<Arc<ClientConnection>>,
@@ -78,7 +78,7 @@ impl OriginRequest {
             takes_trailers: false,
             interim: None,
             urgency: Urgency::Client,
-            audience: Audience::of(Network::from_bits(0)),
+            clients: RequestClients::One(Network::from_bits(0)),
             client: None,
             route: RouteId(0),
             span: None,

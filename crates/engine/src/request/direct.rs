@@ -12,7 +12,7 @@ use microcache_policy::{
 use microcache_store::{Hit, Key, TagNumbers};
 use tokio::time::Instant;
 
-use crate::audience::Audience;
+use crate::audience::{Audience, RequestClients};
 use crate::body::Body;
 use crate::cache::ChangeKind;
 use crate::cache::flight::{Failure, UnsharedFetch};
@@ -58,8 +58,8 @@ impl Engine {
         if has_copy {
             return Box::pin(self.fetch_beside_copy(plan, incoming));
         }
-        let audience = Audience::of(incoming.network);
-        self.fetch_directly(plan, incoming, audience)
+        let clients = RequestClients::One(incoming.network);
+        self.fetch_directly(plan, incoming, clients)
     }
 
     /// Fetches directly, but serves the stale copy once the origin takes longer than `stale_wait`. The fetch then
@@ -73,7 +73,8 @@ impl Engine {
         // Leaves when this future is dropped, unless the fetch continues without it.
         let seat = Audience::join(&audience, incoming.network);
         let (why, key, request) = (plan.why, plan.key.clone(), incoming.without_body());
-        let answer = tokio::spawn(Arc::clone(&self).fetch_directly(plan, incoming, audience));
+        let clients = RequestClients::Audience(audience);
+        let answer = tokio::spawn(Arc::clone(&self).fetch_directly(plan, incoming, clients));
         let copy = || {
             let query = StaleQuery {
                 route: why.route,
@@ -105,7 +106,7 @@ impl Engine {
         self: Arc<Self>,
         mut plan: Box<DirectFetch>,
         mut incoming: ForwardedRequest,
-        audience: Arc<Audience>,
+        clients: RequestClients,
     ) -> BoxFuture<'static, Result<Response, NoResponse>> {
         Box::pin(async move {
             let why = &mut plan.why;
@@ -117,7 +118,7 @@ impl Engine {
             // From here on a purge of the key is noticed.
             let unshared = key.filter(|_| sent.fills);
             let unshared = unshared.map(|key| self.cache.begin_unshared(key));
-            let request = request(&mut incoming, &mut sent, route.id, Arc::clone(&audience));
+            let request = request(&mut incoming, &mut sent, route.id, clients.clone());
             let mut hashed_tags = TagNumbers::NONE;
             let answer = route.origin.fetch(request).await.and_then(|mut response| {
                 hashed_tags = hash_long_tags(&mut response, &route.rules)?;
@@ -147,7 +148,7 @@ impl Engine {
                 drop((unshared, response));
                 why.detail = why.detail.or(Some(Detail::Withheld));
                 plan.whole = true;
-                return self.fetch_directly(plan, incoming, audience).await;
+                return self.fetch_directly(plan, incoming, clients).await;
             }
             if invalidates(&incoming.head.method, response.status) {
                 let passed = self.pass_on_after_invalidation(why, &incoming, response);
@@ -425,7 +426,7 @@ fn request(
     incoming: &mut ForwardedRequest,
     sent: &mut DirectFields,
     route: RouteId,
-    audience: Arc<Audience>,
+    clients: RequestClients,
 ) -> OriginRequest {
     let (interim, extensions, withheld) = match &sent.leaves_out {
         Some(shared) => (
@@ -463,7 +464,7 @@ fn request(
         takes_trailers: takes_trailers(incoming.head.fields.fields()),
         interim,
         urgency: Urgency::Client,
-        audience,
+        clients,
         client: incoming.client.clone(),
         route,
         span: incoming.span,

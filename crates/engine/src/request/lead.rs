@@ -12,6 +12,7 @@ use microcache_policy::{
 };
 use microcache_store::{ClaimGuard, Hit, Memory};
 
+use crate::audience::RequestClients;
 use crate::body::Body;
 use crate::cache::ChangeKind;
 use crate::cache::flight::{Failure, Filling, Leader};
@@ -268,7 +269,7 @@ impl Engine {
                 takes_trailers: false,
                 interim: fetch.incoming.interim.clone(),
                 urgency: fetch.urgency.clone(),
-                audience: Arc::clone(leader.audience()),
+                clients: RequestClients::Audience(Arc::clone(leader.audience())),
                 client: None,
                 route: route.id,
                 span: fetch.incoming.span,

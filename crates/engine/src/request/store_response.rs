@@ -7,7 +7,7 @@ use bytes::Bytes;
 use microcache_policy::compression;
 use microcache_policy::vary::{self, Selection, VaryNames};
 use microcache_policy::{
-    CacheKind, CacheStatus, Detail, FieldBlock, Fields, FieldsBuf, Lifetime, OriginView,
+    CacheKind, CacheStatus, Detail, FieldBlock, Fields, FieldsBuf, Lifetime, LineStart, OriginView,
     RequestFacts, ResponseFacts, Rules, Storable, Time, date, fields_to_store, names, storable,
 };
 use microcache_store::{FetchCost, Stored, TagNumbers, clock};
@@ -241,6 +241,7 @@ pub(crate) fn complete(fields: &mut FieldsBuf, rules: &Rules, now: Time) {
     }
     // A private cache is not an intermediary.
     if rules.kind == CacheKind::Shared {
-        fields.push("Via", "1.1 microcache");
+        const VIA: LineStart = LineStart::of("Via: ");
+        fields.push_line(VIA, [b"1.1 microcache"]);
     }
 }

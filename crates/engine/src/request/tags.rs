@@ -1,7 +1,7 @@
 //! The purge tags of a response: those in its fields, and those in fields that are too long to be kept.
 
 use microcache_policy::tags::MAX_OTHER_FIELDS;
-use microcache_policy::{CacheKind, ResponseFacts, Rules, Tags, take_long_tags};
+use microcache_policy::{CacheKind, FieldsBuf, ResponseFacts, Rules, Tags, take_long_tags};
 use microcache_store::{Stored, TagNumbers};
 
 use crate::cache::tag_numbers;
@@ -22,6 +22,9 @@ pub(super) fn hash_long_tags(
     let long = take_long_tags(&mut response.fields, rules);
     if response.fields.fields().as_block().len() > MAX_OTHER_FIELDS {
         return Err(OriginError::Malformed("the head is too large"));
+    }
+    if long == FieldsBuf::new() {
+        return Ok(TagNumbers::NONE);
     }
     Ok(tag_numbers(&[], Tags::read(long.fields(), rules).iter()))
 }

@@ -10,7 +10,7 @@ use microcache_policy::edge::CAPABILITY;
 use microcache_policy::field_template::TemplateValues;
 use microcache_policy::network::address;
 use microcache_policy::{
-    FieldForwarding, FieldName, Fields, FieldsBuf, MaxForwards, RequestRules, Scheme,
+    FieldForwarding, FieldName, Fields, FieldsBuf, LineStart, MaxForwards, RequestRules, Scheme,
     field_forwarding, hop, is_believed, is_trace_field, max_forwards, names, says_https,
     trace_travels, visitor_used_tls,
 };
@@ -58,6 +58,11 @@ impl Caller {
         self.address.is_some_and(is_in)
     }
 }
+
+const FOR: LineStart = LineStart::of("X-Forwarded-For: ");
+const PROTO: LineStart = LineStart::of("X-Forwarded-Proto: ");
+const HOST: LineStart = LineStart::of("X-Forwarded-Host: ");
+const FORWARDED: LineStart = LineStart::of("Forwarded: ");
 
 /// Form of an address that is not known (RFC 7239 §6.3).
 const UNKNOWN: &str = "unknown";
@@ -272,37 +277,44 @@ fn push_forwarding(
         Some(_) => Scheme::Http,
         None => peer.scheme,
     };
-    let mut push = |name: &str, earlier: Vec<Cow<'_, [u8]>>, last: &[&[u8]]| {
-        if rules.removed_fields.matches(name.as_bytes()) {
-            return;
-        }
-        if earlier.is_empty() {
-            fields.push_joined(name.as_bytes(), last);
-        } else {
-            let mut pieces: Vec<_> = earlier.iter().flat_map(|it| [&it[..], b", "]).collect();
-            pieces.extend_from_slice(last);
-            fields.push_joined(name.as_bytes(), &pieces);
-        }
-    };
+    let goes = |line: LineStart| !rules.removed_fields.matches(line.name().as_bytes());
     let (address, scheme) = (peer.text.as_bytes(), scheme.as_str().as_bytes());
-    let earlier = known.values(names::X_FORWARDED_FOR).map(Cow::from);
-    push("X-Forwarded-For", earlier.collect(), &[address]);
-    let said_scheme = said(names::X_FORWARDED_PROTO).unwrap_or(scheme);
-    push("X-Forwarded-Proto", Vec::new(), &[said_scheme]);
-    let said_host = said(names::X_FORWARDED_HOST).unwrap_or(host);
-    push("X-Forwarded-Host", Vec::new(), &[said_host]);
-    let (before, after) = quotes(peer.is_v6);
-    let element: [&[u8]; _] = [
-        b"for=",
-        before.as_bytes(),
-        address,
-        after.as_bytes(),
-        b";host=\"",
-        host,
-        b"\";proto=",
-        scheme,
-    ];
-    push("Forwarded", earlier_elements(known, rules), &element);
+    if goes(FOR) {
+        let earlier = known.values(names::X_FORWARDED_FOR).map(Cow::from);
+        fields.push_line(FOR, [&joined(earlier), address]);
+    }
+    if goes(PROTO) {
+        let said_scheme = said(names::X_FORWARDED_PROTO).unwrap_or(scheme);
+        fields.push_line(PROTO, [said_scheme]);
+    }
+    if goes(HOST) {
+        fields.push_line(HOST, [said(names::X_FORWARDED_HOST).unwrap_or(host)]);
+    }
+    if goes(FORWARDED) {
+        let (before, after) = quotes(peer.is_v6);
+        let element: [&[u8]; _] = [
+            &joined(earlier_elements(known, rules)),
+            b"for=",
+            before.as_bytes(),
+            address,
+            after.as_bytes(),
+            b";host=\"",
+            host,
+            b"\";proto=",
+            scheme,
+        ];
+        fields.push_line(FORWARDED, element);
+    }
+}
+
+/// Returns the members of a list before the last one, with a comma behind each.
+fn joined<'a>(earlier: impl IntoIterator<Item = Cow<'a, [u8]>>) -> Vec<u8> {
+    let mut list = Vec::new();
+    for member in earlier {
+        list.extend_from_slice(&member);
+        list.extend_from_slice(b", ");
+    }
+    list
 }
 
 /// Returns the elements of `Forwarded` before that of the peer: the trusted proxy's own where it sets them, else the

@@ -7,7 +7,10 @@ use std::hash::BuildHasher;
 
 use microcache_policy::fields::split_list;
 use microcache_policy::request_fields::CDN_LOOP_MEMBER;
-use microcache_policy::{Fields, FieldsBuf, names};
+use microcache_policy::{Fields, FieldsBuf, LineStart, names};
+
+const VIA: LineStart = LineStart::of("Via: ");
+const CDN_LOOP: LineStart = LineStart::of("CDN-Loop: ");
 
 /// Pseudonym of this process.
 pub(crate) struct Pseudonym {
@@ -31,8 +34,8 @@ impl Pseudonym {
 
     /// Adds both fields to a request.
     pub(super) fn add_to(&self, request: &mut FieldsBuf) {
-        request.push("Via", &self.via);
-        request.push("CDN-Loop", &self.cdn_loop);
+        request.push_line(VIA, [self.via.as_bytes()]);
+        request.push_line(CDN_LOOP, [self.cdn_loop.as_bytes()]);
     }
 
     /// Returns the element to append to `Via`.

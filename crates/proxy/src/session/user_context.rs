@@ -8,8 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::{
-    Audience, BoxFuture, Bypass, ForwardedRequest, NoResponse, OriginRequest, Request, Response,
-    RouteMatch,
+    BoxFuture, Bypass, ForwardedRequest, NoResponse, OriginRequest, Request, RequestClients,
+    Response, RouteMatch,
 };
 use microcache_policy::{
     FieldsBuf, IndexedBlock, Network, Time, USER_CONTEXT, cookies, is_user_context, names,
@@ -145,7 +145,7 @@ impl Session {
         let target = Bytes::copy_from_slice(context.target().as_bytes());
         let mut question = OriginRequest::bare(Method::GET, host, target);
         question.scheme = request.scheme;
-        question.audience = Audience::of(client);
+        question.clients = RequestClients::One(client);
         question.fields = credentials;
         let fields = &mut question.fields;
         fields.push("Accept", MEDIA_TYPE);

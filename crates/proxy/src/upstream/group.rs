@@ -310,7 +310,7 @@ impl Group {
         (index, own): (usize, ReservedConnection),
         request: &mut OriginRequest,
         permit: Permit,
-        mut upload: Upload,
+        mut upload: Box<Upload>,
         context: ExchangeContext,
         counted: &mut Option<OriginRequestMetrics>,
     ) -> Result<OriginResponse, OriginError> {
@@ -381,11 +381,14 @@ impl Group {
         &self,
         request: &mut OriginRequest,
         queued: Instant,
-    ) -> Result<(Permit, Upload), OriginError> {
+    ) -> Result<(Permit, Box<Upload>), OriginError> {
         let bounds = self.read_ahead_limits();
         match read_ahead(request, bounds, &self.read_ahead_budget).await? {
             ReadAhead::Whole(held) => {
-                let permit = self.queue.enter(&request.urgency, &request.audience).await;
+                let permit = self
+                    .queue
+                    .enter(&request.urgency, &request.clients.audience())
+                    .await;
                 let permit = permit.map_err(|why| match request.urgency {
                     // Giving way is what it is for.
                     Urgency::Ahead => OriginError::Busy,
@@ -395,7 +398,7 @@ impl Group {
             }
             ReadAhead::InPart => {
                 // A request with a body belongs to one client.
-                let network = request.audience.networks().pop().ok_or(OriginError::Left)?;
+                let network = request.clients.network().ok_or(OriginError::Left)?;
                 let place = self.queue.enter_upload(network).await;
                 let (share, permit) = place.map_err(|why| self.no_permit(why))?;
                 Ok((permit, Upload::in_part(request, share, queued)))
@@ -457,7 +460,7 @@ impl Group {
     fn deliver(
         &self,
         carrier: Carrier,
-        mut upload: Upload,
+        mut upload: Box<Upload>,
         mut in_flight: InFlightResponse,
         server: &Arc<OriginServer>,
         owner: impl FnOnce() -> Owner,

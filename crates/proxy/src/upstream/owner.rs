@@ -52,7 +52,7 @@ impl ClientAuth {
     /// Takes the client of a request, and reads the credentials in its fields.
     pub(super) fn of(request: &mut OriginRequest, fields: Fields<'_>) -> Self {
         let signs_in = signs_in(fields);
-        let network = signs_in.then(|| request.audience.networks().pop());
+        let network = signs_in.then(|| request.clients.network());
         Self {
             client: request.client.take(),
             network: network.flatten(),

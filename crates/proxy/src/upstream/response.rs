@@ -73,7 +73,7 @@ impl InFlightResponse {
 /// State of an HTTP/1 exchange until the end of the body.
 pub(super) struct Http1Exchange {
     pub(super) connection: OriginConnection,
-    pub(super) upload: Upload,
+    pub(super) upload: Box<Upload>,
     pub(super) keep_alive: bool,
     pub(super) server: Arc<OriginServer>,
     /// Owner of the connection afterwards.

@@ -107,7 +107,7 @@ impl Upload {
         request: &mut OriginRequest,
         held: Option<ReadAheadMemory>,
         queued: Instant,
-    ) -> Self {
+    ) -> Box<Self> {
         let mut upload = Self::new(request, queued);
         upload.held = held;
         upload
@@ -118,14 +118,14 @@ impl Upload {
         request: &mut OriginRequest,
         share: UploadPermit,
         queued: Instant,
-    ) -> Self {
-        Self {
-            share: Some(share),
-            ..Self::new(request, queued)
-        }
+    ) -> Box<Self> {
+        let mut upload = Self::new(request, queued);
+        upload.share = Some(share);
+        upload
     }
 
-    fn new(request: &mut OriginRequest, queued: Instant) -> Self {
+    /// Boxed: it goes through several hands on its way to the end of the response.
+    fn new(request: &mut OriginRequest, queued: Instant) -> Box<Self> {
         let body = std::mem::replace(&mut request.body, Body::Empty);
         let (whole, stream) = match body {
             Body::Empty => (Bytes::new(), None),
@@ -148,7 +148,7 @@ impl Upload {
             takes_trailers: request.takes_trailers,
             says_length: request.length.is_some(),
         };
-        Self {
+        Box::new(Self {
             held_back: stream.is_some() && head.fields.fields().contains("expect"),
             head,
             whole,
@@ -162,7 +162,7 @@ impl Upload {
             cut_off: false,
             share: None,
             held: None,
-        }
+        })
     }
 
     /// The fields of the request.

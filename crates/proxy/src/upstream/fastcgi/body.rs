@@ -18,7 +18,7 @@ use crate::upstream::upload::{SendState, Upload};
 /// State of an exchange until the end of the body.
 pub(in crate::upstream) struct FastCgiExchange {
     pub(in crate::upstream) stream: FastCgiStream,
-    pub(in crate::upstream) upload: Upload,
+    pub(in crate::upstream) upload: Box<Upload>,
     pub(in crate::upstream) server: Arc<OriginServer>,
     pub(in crate::upstream) in_flight: InFlightResponse,
 }

@@ -34,14 +34,14 @@ struct Http2Body {
 /// State of the exchange until the end of the body.
 struct Http2Exchange {
     stream: ResponseStream,
-    upload: Upload,
+    upload: Box<Upload>,
     in_flight: InFlightResponse,
 }
 
 /// Builds the body: complete if all of it has arrived, else streaming.
 pub(in crate::upstream) fn deliver(
     mut stream: ResponseStream,
-    upload: Upload,
+    upload: Box<Upload>,
     in_flight: InFlightResponse,
     framing: Framing,
     silence: Duration,
