@@ -45,7 +45,14 @@ impl Clock {
     /// Returns the current position on the time line.
     #[inline]
     pub fn now(&self) -> Time {
-        let awake = self.base.plus(self.started.elapsed().as_millis() as u64);
+        self.at(tokio::time::Instant::now())
+    }
+
+    /// Returns the position on the time line of a moment that is just now, for callers that need both.
+    #[inline]
+    pub fn at(&self, now: tokio::time::Instant) -> Time {
+        let awake = now.saturating_duration_since(self.started);
+        let awake = self.base.plus(awake.as_millis() as u64);
         awake.plus(MACHINE.slept(awake))
     }
 

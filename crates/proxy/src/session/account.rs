@@ -108,6 +108,17 @@ impl RequestAccount {
         }
     }
 
+    /// Ends the time that the client waits for its response.
+    pub(super) fn waited_until(&mut self, now: Instant) {
+        if let Some(open) = &mut self.0
+            && let State::Waits(since) = open.state
+        {
+            let waited = now.saturating_duration_since(since);
+            open.shared.metrics.waited(open.route, waited);
+            open.state = State::Read;
+        }
+    }
+
     /// Drops everything but what the final report needs, for a response that may take long.
     pub(super) fn release_request(&mut self) {
         if let Some(open) = &mut self.0
@@ -125,9 +136,6 @@ impl RequestAccount {
             return;
         };
         let (metrics, outcome) = (&open.shared.metrics, response.outcome);
-        if let State::Waits(since) = open.state {
-            metrics.waited(open.route, since.elapsed());
-        }
         if let Some(before) = open.state.answer() {
             metrics.uncount(open.route, before.outcome, before.status);
         }
