@@ -4,7 +4,8 @@ use smallvec::{Array, SmallVec};
 
 use crate::fields::Fields;
 
-const LEN_BYTES: usize = 4;
+/// Length of a length prefix.
+pub(crate) const LEN_BYTES: usize = 4;
 
 /// The length prefix of a component.
 pub(crate) fn length(component: &[u8]) -> [u8; LEN_BYTES] {

@@ -43,12 +43,14 @@ impl Lifetime {
     pub const ENCODED_LEN: usize = 41;
 
     /// The age in milliseconds (RFC 9111 §4.2.3).
+    #[inline]
     pub const fn age(&self, now: Time) -> Millis {
         self.initial_age
             .saturating_add(now.since(self.response_time))
     }
 
     /// The remaining freshness in milliseconds; negative for a stale response.
+    #[inline]
     pub fn ttl(&self, now: Time) -> i64 {
         signed(self.fresh_for).saturating_sub(signed(self.age(now)))
     }

@@ -34,6 +34,7 @@ pub enum RevalidationReason {
 
 /// Decides on reuse. A client with `max-age` or `min-fresh` gets no stale response (§5.2.1.1); without either, the
 /// stale window counts.
+#[inline]
 pub fn reuse(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> Reuse {
     if !lifetime.is_shareable(request.credentials()) {
         return Reuse::NotShareable;

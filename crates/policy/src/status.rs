@@ -73,6 +73,16 @@ pub struct CacheStatus {
 }
 
 impl CacheStatus {
+    /// The remaining freshness of a hit if the member has nothing else, as that of nearly every hit.
+    #[inline]
+    pub fn ttl_of_plain_hit(&self) -> Option<i64> {
+        let is_plain = self.hit
+            && self.fwd_status.is_none()
+            && self.detail.is_none()
+            && !(self.stored || self.collapsed || self.is_hidden);
+        self.ttl.filter(|_| is_plain)
+    }
+
     /// Appends the member to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(NAME);
@@ -156,6 +166,78 @@ mod tests {
             },
             "microcache; hit",
         );
+    }
+
+    #[test]
+    fn a_plain_hit_has_a_ttl_alone() {
+        let plain = CacheStatus {
+            hit: true,
+            ttl: Some(7),
+            ..CacheStatus::default()
+        };
+        assert_eq!(plain.ttl_of_plain_hit(), Some(7));
+        let text = |status: CacheStatus| {
+            let mut out = Vec::new();
+            status.write(&mut out);
+            out
+        };
+        for (differs, is_plain) in [
+            (
+                CacheStatus {
+                    hit: false,
+                    ..plain
+                },
+                false,
+            ),
+            (CacheStatus { ttl: None, ..plain }, false),
+            (
+                CacheStatus {
+                    fwd_status: Some(304),
+                    ..plain
+                },
+                false,
+            ),
+            (
+                CacheStatus {
+                    stored: true,
+                    ..plain
+                },
+                false,
+            ),
+            (
+                CacheStatus {
+                    collapsed: true,
+                    ..plain
+                },
+                false,
+            ),
+            (
+                CacheStatus {
+                    detail: Some(Detail::OriginSlow),
+                    ..plain
+                },
+                false,
+            ),
+            (
+                CacheStatus {
+                    fwd: Some(Forward::Stale),
+                    ..plain
+                },
+                true,
+            ),
+            (
+                CacheStatus {
+                    coding: Some(SentCoding::ALL[0]),
+                    ..plain
+                },
+                true,
+            ),
+        ] {
+            assert_eq!(differs.ttl_of_plain_hit(), is_plain.then_some(7));
+            assert_eq!(text(differs) == text(plain), is_plain);
+        }
+        let is_hidden = true;
+        assert_eq!(CacheStatus { is_hidden, ..plain }.ttl_of_plain_hit(), None);
     }
 
     #[test]

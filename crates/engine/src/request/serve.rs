@@ -8,17 +8,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
-use microcache_policy::key::{self, KeyBuf};
+use microcache_policy::key::{self, KeyBuf, KeySpace};
 use microcache_policy::prefetch::is_for_hits_only;
 use microcache_policy::request::{Handling, PassReason, fragment_fields};
 use microcache_policy::request_fields::withheld_names;
 use microcache_policy::reuse::{Reuse, RevalidationReason, awaits_refresh, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
 use microcache_policy::{
-    AcceptClass, Detail, Fields, OriginView, RequestFacts, Rules, Scheme, Time,
+    AcceptClass, Detail, Fields, Lifetime, OriginView, RequestFacts, Rules, Scheme, Time,
 };
 use microcache_store::{Hit, Key, Tiers};
 
+use crate::body::Body;
 use crate::cache::flight::Failure;
 use crate::cache::{Cache, MemoryLookup, Scope, SimplifiedKey};
 use crate::content::ContentBudget;
@@ -173,29 +174,40 @@ impl Engine {
         }
 
         // 2. The key, and the entry in memory.
-        let mut key = key_as(facts.accept(), request, &route.rules);
+        let mut space = key::KEY_SPACE;
+        let (unusual, simplified);
+        let mut key = match plain_key(&mut space, facts.accept(), request, &route.rules) {
+            Some(plain) => plain,
+            None => {
+                unusual = key_as(facts.accept(), request, &route.rules);
+                &unusual[..]
+            }
+        };
         let view = request.origin_view(&route.rules);
         let mut since = Time::default();
         if self.cache.queries.has_any()
-            && let Some(simplified) = self.simplified(route, &key, &view, may_coalesce, now)
+            && let Some(simpler) = self.simplified(route, key, &view, may_coalesce, now)
         {
-            SimplifiedKey { key, since } = simplified;
+            simplified = simpler.key;
+            (key, since) = (&simplified[..], simpler.since);
         }
-        let known = self.cache.look_up(&key, &view, now);
+        let known = self.cache.look_up(key, &view, now);
 
         // 3. Is the stored response reusable?
         let (known, forward) = match known {
             MemoryLookup::Response(hit) if hit.began() < since => {
                 (MemoryLookup::Response(hit), Forward::Stale)
             }
-            MemoryLookup::Response(hit) => match self.usability(&hit, &key, &view, &facts, now) {
-                Usability::Fresh if !route.rules.compress.is_on() => {
-                    return Served::Now(answer(hit, request, &facts, now, Outcome::Hit));
-                }
+            MemoryLookup::Response(hit)
+                if !route.rules.compress.is_on() && is_plain_hit(&hit, &facts, now) =>
+            {
+                return Served::Now(plain_hit(hit, now));
+            }
+            MemoryLookup::Response(hit) => match self.usability(&hit, key, &view, &facts, now) {
                 usable @ (Usability::Fresh | Usability::Stale) => {
                     let look = LookupContext {
                         route: found.route,
-                        key: &key,
+                        key,
                         request,
                         view: &view,
                         facts: &facts,
@@ -215,7 +227,7 @@ impl Engine {
 
         let look = LookupContext {
             route: found.route,
-            key: &key,
+            key,
             request,
             view: &view,
             facts: &facts,
@@ -448,7 +460,7 @@ impl Engine {
             return answer(hit, look.request, look.facts, now, outcome);
         }
         hit.count_use();
-        let cache_status = status_of(&hit, now);
+        let cache_status = status_of(&hit.lifetime(), now);
         let inputs = CacheStatusInputs {
             cache_status,
             outcome,
@@ -667,8 +679,23 @@ pub(crate) fn facts_of(request: &Request<'_>, rules: &Rules) -> RequestFacts {
     }
 }
 
-/// The key of a request for this kind of representation, under these rules.
+/// The key of an ordinary request for this kind of representation; `None` for another, which has the key by [`key_as`].
 #[inline]
+fn plain_key<'s>(
+    space: &'s mut KeySpace,
+    accept: AcceptClass,
+    request: &Request<'_>,
+    rules: &Rules,
+) -> Option<&'s [u8]> {
+    if request.content.is_some() {
+        return None;
+    }
+    let (scheme, is_trusted) = (request.scheme, request.is_trusted);
+    let (host, target) = (request.host, request.target);
+    key::plain(space, accept, scheme, host, target, is_trusted, &rules.key)
+}
+
+/// The key of a request for this kind of representation, under these rules.
 pub(crate) fn key_as(accept: AcceptClass, request: &Request<'_>, rules: &Rules) -> KeyBuf {
     let mut key = key::build_for(
         accept,
@@ -725,6 +752,34 @@ fn forward(why: PassReason) -> Forward {
     }
 }
 
+/// Returns true if a stored response is fresh, in memory, and sent as it is: the case of nearly every hit.
+#[inline]
+fn is_plain_hit(hit: &Hit, facts: &RequestFacts, now: Time) -> bool {
+    let asks_for_all = !facts.is_head() && !facts.is_conditional() && facts.range().is_none();
+    asks_for_all && hit.body().is_some() && reuse(&hit.lifetime(), facts, now) == Reuse::Fresh
+}
+
+/// The response from a stored response for which [`is_plain_hit`] is true: what [`answer`] returns, built in place.
+#[expect(
+    clippy::inline_always,
+    reason = "a call would move the response, the larger part of its cost"
+)]
+#[inline(always)]
+fn plain_hit(hit: Hit, now: Time) -> Response {
+    hit.count_use();
+    let lifetime = hit.lifetime();
+    Response {
+        status: hit.status(),
+        fields: None,
+        age: Some(lifetime.age(now) / 1000),
+        cache_status: status_of(&lifetime, now),
+        length: Some(hit.body_len()),
+        body: Body::Stored(hit),
+        tunnel: None,
+        outcome: Outcome::Hit,
+    }
+}
+
 /// The response from a stored response.
 pub(crate) fn answer(
     hit: Hit,
@@ -734,15 +789,15 @@ pub(crate) fn answer(
     outcome: Outcome,
 ) -> Response {
     hit.count_use();
-    let cache_status = status_of(&hit, now);
+    let cache_status = status_of(&hit.lifetime(), now);
     Reusable::stored(hit).respond(request.fields, facts, now, cache_status, outcome)
 }
 
 /// The `Cache-Status` parameters of a stored response.
-fn status_of(hit: &Hit, now: Time) -> CacheStatus {
+fn status_of(lifetime: &Lifetime, now: Time) -> CacheStatus {
     CacheStatus {
         hit: true,
-        ttl: Some(hit.lifetime().ttl(now).div_euclid(1000)),
+        ttl: Some(lifetime.ttl(now).div_euclid(1000)),
         ..CacheStatus::default()
     }
 }

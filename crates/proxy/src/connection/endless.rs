@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 use super::feed::{EndlessSource, InputState};
 use super::head::BodyEnding;
 use super::send::OutputQueue;
-use super::state::{Connection, INPUT};
+use super::state::{BUFFERS, Connection};
 use crate::admission::ResponsePermits;
 use crate::session::RequestAccount;
 
@@ -127,7 +127,7 @@ impl Connection {
                 &mut self.stream,
                 &mut answer.account
             ))?;
-            answer.unsent = unsent.map(UnsentOutput::of);
+            answer.unsent = unsent.map(|unsent| UnsentOutput::of(*unsent));
             if !goes_on {
                 answer.feed = EndlessSource::Over;
             }
@@ -140,7 +140,8 @@ impl Connection {
         if self.is_silent(*state) {
             return Poll::Pending;
         }
-        INPUT.with_borrow_mut(|scratch| {
+        BUFFERS.with_borrow_mut(|buffers| {
+            let scratch = &mut buffers.input;
             while self.input.len() < MAX_AHEAD {
                 match self.stream.poll_recv(cx, scratch) {
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
@@ -184,7 +185,8 @@ impl Connection {
                 return Poll::Pending;
             }
             *state = InputState::Open;
-            let read = INPUT.with_borrow_mut(|scratch| {
+            let read = BUFFERS.with_borrow_mut(|buffers| {
+                let scratch = &mut buffers.input;
                 let read = self.stream.poll_recv(cx, scratch);
                 read.map_ok(|length| self.input.extend_from_slice(&scratch[..length]))
             });

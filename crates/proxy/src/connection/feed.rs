@@ -13,7 +13,7 @@ use tokio::task::coop::has_budget_remaining;
 use super::client::{PART, push_frame};
 use super::head::BodyEnding;
 use super::send::{OutputQueue, write_now};
-use super::state::{COPY, INPUT, OUTPUT};
+use super::state::{BUFFERS, COPY};
 use super::transport::ClientTransport;
 use crate::session::RequestAccount;
 
@@ -48,7 +48,7 @@ impl InputState {
 }
 
 /// Output that the socket did not take, and whether more may follow.
-type FeedProgress = (Option<OutputQueue>, bool);
+type FeedProgress = (Option<Box<OutputQueue>>, bool);
 
 impl EndlessSource {
     /// Sends as much of the available output as the socket takes.
@@ -73,7 +73,8 @@ fn send_body(
     stream: &mut ClientTransport,
     account: &mut RequestAccount,
 ) -> Poll<io::Result<FeedProgress>> {
-    OUTPUT.with_borrow_mut(|small| {
+    BUFFERS.with_borrow_mut(|buffers| {
+        let small = &mut buffers.output;
         small.clear();
         let mut next = body.poll_frame(cx);
         while let Poll::Ready(Some(Ok(Frame::Data(data)))) = &next
@@ -116,8 +117,8 @@ fn send_socket(
     stream: &mut ClientTransport,
     account: &mut RequestAccount,
 ) -> Poll<io::Result<FeedProgress>> {
-    INPUT.with_borrow_mut(|space| {
-        let mut read = ReadBuf::new(space);
+    BUFFERS.with_borrow_mut(|buffers| {
+        let mut read = ReadBuf::new(&mut buffers.input);
         let mut before = 0;
         let next = loop {
             let next = Pin::new(&mut *io).poll_read(cx, &mut read);

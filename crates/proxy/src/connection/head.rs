@@ -97,6 +97,7 @@ fn write_cache_fields(response: &Response, out: &mut Vec<u8>) {
 }
 
 /// Adds `Strict-Transport-Security` to the head written last, unless the response has its own.
+#[inline]
 pub(crate) fn be_strict(out: &mut Vec<u8>, response: &Response, policy: Option<&str>) {
     if let Some(policy) = strict_unless_said(policy, response) {
         // Before the empty line.
@@ -133,11 +134,17 @@ pub(crate) fn whole(page: &Response, response_framing: ResponseFraming) -> Bytes
     out.into()
 }
 
+#[inline]
 fn write_status_line(out: &mut Vec<u8>, status: u16) {
     if status == 200 {
         out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-        return;
+    } else {
+        write_other_status(out, status);
     }
+}
+
+#[inline(never)]
+fn write_other_status(out: &mut Vec<u8>, status: u16) {
     out.extend_from_slice(b"HTTP/1.1 ");
     write_number(out, status.into());
     out.push(b' ');

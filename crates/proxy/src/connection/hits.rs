@@ -16,13 +16,16 @@ use microcache_wire::proxy_protocol;
 use super::head::{BodyEnding, ResponseFraming, be_strict, ending, write_head};
 use super::pending::PendingRequest;
 use super::send::{self, OutputQueue};
-use super::state::{AfterSend, COPY, Connection, FileAnswer, HitLoopExit, INDEX};
+use super::state::{AfterSend, COPY, Connection, FileAnswer, HitLoopExit};
 use crate::h2;
 use crate::metrics;
-use crate::session::Reply;
+use crate::session::{Reply, method};
 
 /// Size in bytes up to which responses to pipelined requests are collected before a write.
 const BATCH: usize = 64 * 1024;
+
+/// Body of what is complete in the output buffer. Not a temporary value, whose drop is a call.
+static NO_BODY: Bytes = Bytes::new();
 
 /// Host and target.
 type HostAndTarget<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
@@ -40,16 +43,6 @@ const fn has_body(head: &RequestHead<'_>) -> bool {
 impl Connection {
     /// Serves the requests in `input` as long as they are hits. Returns the number of bytes consumed.
     pub(super) fn serve_buffer(
-        &mut self,
-        cx: &mut Context<'_>,
-        input: &[u8],
-        out: &mut Vec<u8>,
-        read_at: &mut Option<Time>,
-    ) -> (usize, Option<HitLoopExit>) {
-        INDEX.with_borrow_mut(|index| self.serve_heads(cx, input, index, out, read_at))
-    }
-
-    fn serve_heads(
         &mut self,
         cx: &mut Context<'_>,
         input: &[u8],
@@ -89,7 +82,7 @@ impl Connection {
                 }
             }
             if out.len() > BATCH && next.is_none() {
-                next = self.flush(cx, out, &Bytes::new(), AfterSend::Continue);
+                next = self.flush(cx, out, &NO_BODY, AfterSend::Continue);
             }
         }
         if used > 0 && next.is_none() && !self.activity.answered(now) {
@@ -97,11 +90,11 @@ impl Connection {
         }
         if !out.is_empty() {
             // Completed responses go first, whatever comes next.
-            let flushed = self.flush(cx, out, &Bytes::new(), AfterSend::Continue);
+            let flushed = self.flush(cx, out, &NO_BODY, AfterSend::Continue);
             next = match (flushed, next) {
                 (None, next) => next,
                 (Some(unsent), None) => Some(unsent),
-                (Some(HitLoopExit::Send(output, _)), Some(next)) => Some(next.after(output)),
+                (Some(HitLoopExit::Send(output, _)), Some(next)) => Some(next.after(*output)),
                 (Some(other), Some(_)) => Some(other),
             };
         }
@@ -138,8 +131,7 @@ impl Connection {
             Ok(target) => target,
             Err(bad) => return Some(HitLoopExit::Refuse(bad, head.method == b"HEAD")),
         };
-        // The parser has checked that it is a token, the only requirement on a method.
-        let Ok(method) = Method::from_bytes(head.method) else {
+        let Ok(method) = method(head.method) else {
             return Some(HitLoopExit::Refuse(BadRequest::METHOD, false));
         };
         let has_body = has_body(head);
@@ -245,7 +237,7 @@ impl Connection {
             out.extend_from_slice(body);
             return match after {
                 AfterSend::Continue => None,
-                AfterSend::Close => self.flush(cx, out, &Bytes::new(), after),
+                AfterSend::Close => self.flush(cx, out, &NO_BODY, after),
             };
         }
         // The body is larger, and may have to be kept until the socket takes it.

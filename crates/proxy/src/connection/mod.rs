@@ -51,7 +51,7 @@ pub(crate) use plain::PlainSocket;
 pub(crate) use proxy_header::{ProxyHeaderError, read_proxy_header};
 use send::OutputQueue;
 pub(crate) use state::Connection;
-use state::{AfterSend, HitLoopExit, INPUT, OUTPUT};
+use state::{AfterSend, BUFFERS, Buffers, HitLoopExit};
 use tls::HandshakeError;
 pub(crate) use transport::ClientTransport;
 
@@ -125,7 +125,7 @@ impl Connection {
                 HitLoopExit::SendFile(answer) => Box::pin(self.send_file(*answer)).await,
                 HitLoopExit::Http2 => return Box::pin(self.http2()).await,
                 HitLoopExit::Refuse(bad, head_only) => {
-                    let page = OutputQueue::bytes(self.refuse(bad, head_only));
+                    let page = Box::new(OutputQueue::bytes(self.refuse(bad, head_only)));
                     Box::pin(self.send(page)).await;
                     false
                 }
@@ -144,7 +144,7 @@ impl Connection {
     }
 
     /// Sends what the socket did not take at once. Returns `false` if the client is gone.
-    async fn send(&mut self, mut output: OutputQueue) -> bool {
+    async fn send(&mut self, mut output: Box<OutputQueue>) -> bool {
         let pin = self.session.shared.pinned.pin(output.holds());
         let (stall, total) = pin.timeouts(self.session.shared.timeouts.write);
         let Ok(mut writer) = self.stream.writer() else {
@@ -204,55 +204,58 @@ impl Connection {
 
     /// Serves hits until a request needs more than that.
     fn poll_hits(&mut self, cx: &mut Context<'_>) -> Poll<HitLoopExit> {
-        INPUT.with_borrow_mut(|scratch| {
-            OUTPUT.with_borrow_mut(|out| {
-                // Time of the last read: reading the clock again costs as much as parsing a request.
-                let mut now = None;
-                loop {
-                    out.clear();
-                    if !self.input.is_empty() {
-                        let mut input = std::mem::take(&mut self.input);
-                        let (used, next) = self.serve_buffer(cx, &input, out, &mut now);
-                        input.advance(used);
-                        self.input = input;
-                        if let Some(next) = next {
-                            return Poll::Ready(next);
-                        }
-                        // More bytes of the same head do not extend its deadline.
-                        if used > 0 {
-                            self.expect_more(self.session.shared.engine.clock.now());
-                        }
-                    }
-                    let read = match self.stream.poll_recv(cx, scratch) {
-                        Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(HitLoopExit::Close),
-                        Poll::Ready(Ok(length)) => &scratch[..length],
-                        Poll::Pending => {
-                            let now = now.unwrap_or_else(|| self.session.shared.engine.clock.now());
-                            ready!(self.client_deadline.poll_expired(cx, now));
-                            return Poll::Ready(if self.input.is_empty() {
-                                HitLoopExit::Close
-                            } else {
-                                HitLoopExit::Refuse(BadRequest::TIMEOUT, is_head(&self.input))
-                            });
-                        }
-                    };
-                    if !self.input.is_empty() {
-                        self.input.extend_from_slice(read);
-                        continue;
-                    }
-                    let (used, next) = self.serve_buffer(cx, read, out, &mut now);
-                    let rest = &read[used..];
-                    if !rest.is_empty() {
-                        self.input.extend_from_slice(rest);
-                    }
+        BUFFERS.with_borrow_mut(|buffers| {
+            let Buffers {
+                input: scratch,
+                output: out,
+                index,
+            } = buffers;
+            // Time of the last read: reading the clock again costs as much as parsing a request.
+            let mut now = None;
+            loop {
+                out.clear();
+                if !self.input.is_empty() {
+                    let mut input = std::mem::take(&mut self.input);
+                    let (used, next) = self.serve_buffer(cx, &input, index, out, &mut now);
+                    input.advance(used);
+                    self.input = input;
                     if let Some(next) = next {
                         return Poll::Ready(next);
                     }
-                    if !rest.is_empty() {
+                    // More bytes of the same head do not extend its deadline.
+                    if used > 0 {
                         self.expect_more(self.session.shared.engine.clock.now());
                     }
                 }
-            })
+                let read = match self.stream.poll_recv(cx, scratch) {
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(HitLoopExit::Close),
+                    Poll::Ready(Ok(length)) => &scratch[..length],
+                    Poll::Pending => {
+                        let now = now.unwrap_or_else(|| self.session.shared.engine.clock.now());
+                        ready!(self.client_deadline.poll_expired(cx, now));
+                        return Poll::Ready(if self.input.is_empty() {
+                            HitLoopExit::Close
+                        } else {
+                            HitLoopExit::Refuse(BadRequest::TIMEOUT, is_head(&self.input))
+                        });
+                    }
+                };
+                if !self.input.is_empty() {
+                    self.input.extend_from_slice(read);
+                    continue;
+                }
+                let (used, next) = self.serve_buffer(cx, read, index, out, &mut now);
+                let rest = &read[used..];
+                if !rest.is_empty() {
+                    self.input.extend_from_slice(rest);
+                }
+                if let Some(next) = next {
+                    return Poll::Ready(next);
+                }
+                if !rest.is_empty() {
+                    self.expect_more(self.session.shared.engine.clock.now());
+                }
+            }
         })
     }
 

@@ -219,13 +219,13 @@ impl FilePages {
     }
 }
 
-/// Writes `head` and `body` without waiting. Returns what the socket did not take.
+/// Writes `head` and `body` without waiting. Returns what the socket did not take, boxed: nearly always it takes all.
 pub(crate) fn write_now(
     stream: &mut ClientTransport,
     cx: &mut Context<'_>,
     head: &[u8],
     body: &Bytes,
-) -> io::Result<Option<OutputQueue>> {
+) -> io::Result<Option<Box<OutputQueue>>> {
     if let ClientTransport::Plain(socket) = stream
         && let Some(copy) = memfd_copies::copy_of(body)
     {
@@ -255,7 +255,7 @@ pub(crate) fn write_now(
             }
         }
     }
-    Ok(stream.holds_back().then(OutputQueue::default))
+    Ok(stream.holds_back().then(Box::default))
 }
 
 /// Writes as [`write_now`] does, with a body in a file that is sent with `sendfile`.
@@ -264,7 +264,7 @@ fn send_file_now(
     head: &[u8],
     body: Arc<File>,
     length: usize,
-) -> io::Result<Option<OutputQueue>> {
+) -> io::Result<Option<Box<OutputQueue>>> {
     let mut done = 0;
     while done < head.len() + length {
         let sent = socket.try_write(|socket| match head.get(done..) {
@@ -290,8 +290,8 @@ fn send_file_now(
 }
 
 /// Returns the rest of a head after `done` bytes of it and the body behind it.
-fn rest_of(head: &[u8], done: usize) -> OutputQueue {
-    let mut rest = OutputQueue::default();
+fn rest_of(head: &[u8], done: usize) -> Box<OutputQueue> {
+    let mut rest = Box::<OutputQueue>::default();
     rest.push(Bytes::copy_from_slice(&head[done.min(head.len())..]));
     rest.pins = done.saturating_sub(head.len());
     rest

@@ -22,10 +22,19 @@ pub(super) const READ_SIZE: usize = 32 * 1024;
 pub(super) const COPY: usize = 8 * 1024;
 
 thread_local! {
-    pub(super) static INPUT: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_SIZE].into());
-    pub(super) static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    pub(super) static BUFFERS: RefCell<Buffers> = RefCell::new(Buffers {
+        input: vec![0; READ_SIZE].into(),
+        output: Vec::new(),
+        index: FieldIndex::default(),
+    });
+}
+
+/// Buffers that the connections of a thread share: each of them is used within one poll.
+pub(super) struct Buffers {
+    pub(super) input: Box<[u8]>,
+    pub(super) output: Vec<u8>,
     /// Index of the head that is served.
-    pub(super) static INDEX: RefCell<FieldIndex> = RefCell::default();
+    pub(super) index: FieldIndex,
 }
 
 /// A client connection that speaks HTTP/1, and HTTP/2 after its preface.
@@ -50,7 +59,7 @@ pub(super) enum HitLoopExit {
     /// The client has left or timed out.
     Close,
     /// The socket takes no more for now, or the response needs more than a hit.
-    Send(OutputQueue, AfterSend),
+    Send(Box<OutputQueue>, AfterSend),
     /// The last response is sent.
     End,
     /// The request has to wait, usually for the origin.
@@ -82,7 +91,7 @@ impl HitLoopExit {
     /// Prepends the `unsent` responses to earlier requests.
     pub(super) fn after(self, unsent: OutputQueue) -> Self {
         match self {
-            Self::Send(output, after) => Self::Send(unsent.and(output), after),
+            Self::Send(output, after) => Self::Send(Box::new(unsent.and(*output)), after),
             Self::Ask(mut pending) => {
                 pending.unsent = unsent;
                 Self::Ask(pending)
@@ -92,7 +101,7 @@ impl HitLoopExit {
                 Self::SendFile(answer)
             }
             // If the earlier responses cannot be sent, neither can this one.
-            Self::Refuse(..) | Self::End => Self::Send(unsent, AfterSend::Close),
+            Self::Refuse(..) | Self::End => Self::Send(Box::new(unsent), AfterSend::Close),
             Self::Close => Self::Close,
             Self::Http2 => Self::Http2,
         }

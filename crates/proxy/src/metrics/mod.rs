@@ -121,16 +121,6 @@ struct OriginMetrics {
     whole: Histogram,
 }
 
-/// A request that was answered synchronously.
-pub(crate) struct ImmediateResponse<'a> {
-    pub(crate) route: RouteId,
-    pub(crate) outcome: Outcome,
-    pub(crate) status: u16,
-    pub(crate) bytes: u64,
-    pub(crate) named: RequestUrl<'a>,
-    pub(crate) now: Time,
-}
-
 impl std::fmt::Debug for Metrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Metrics")
@@ -182,25 +172,32 @@ impl Metrics {
         self.traces.get()
     }
 
-    /// Counts a request that was answered synchronously. Returns true if it is sampled, so that its latency
-    /// is to be recorded.
-    pub(crate) fn answered_at_once(&self, request: &ImmediateResponse<'_>) -> bool {
+    /// Counts a request that was answered synchronously. Returns true if it is sampled: it is a hit to be passed to
+    /// [`Self::note_hit`], and its latency is to be recorded.
+    pub(crate) fn answered_at_once(
+        &self,
+        route: RouteId,
+        outcome: Outcome,
+        status: u16,
+        bytes: u64,
+    ) -> bool {
         let (cells, writer) = self.cells();
-        let route = cells.route(request.route);
-        writer.add(&route.outcomes[request.outcome as usize], 1);
-        writer.add(&route.bytes, request.bytes);
-        if request.status >= 300 {
-            route.count_status(request.status, writer);
+        let route = cells.route(route);
+        writer.add(&route.outcomes[outcome as usize], 1);
+        writer.add(&route.bytes, bytes);
+        if status >= 300 {
+            route.count_status(status, writer);
         }
-        if !matches!(request.outcome, Outcome::Hit | Outcome::Stale) || !sample::take() {
-            return false;
-        }
-        let amounts = [(Measure::Requests, 1), (Measure::Bytes, request.bytes)];
+        matches!(outcome, Outcome::Hit | Outcome::Stale) && sample::take()
+    }
+
+    /// Adds a sampled hit to the top URLs.
+    pub(crate) fn note_hit(&self, named: RequestUrl<'_>, bytes: u64, now: Time) {
+        let amounts = [(Measure::Requests, 1), (Measure::Bytes, bytes)];
         // A lock held by a reader is not waited for; the sample is lost.
-        if let Some(mut top) = cells.top.try_lock() {
-            top.add(request.named, &amounts, sample::ONE_IN, request.now);
+        if let Some(mut top) = self.cells().0.top.try_lock() {
+            top.add(named, &amounts, sample::ONE_IN, now);
         }
-        true
     }
 
     /// Records the latency of a sampled hit.

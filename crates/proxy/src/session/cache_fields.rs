@@ -1,52 +1,52 @@
 //! `Age` and `Cache-Status` of stored responses.
 //!
-//! They are equal for all responses of one age that have the same time to live, until the next second. So each thread
-//! keeps the bytes that it has written last.
+//! They are equal for all hits of one age that have the same time to live, until the next second. So each thread keeps
+//! the bytes that it has written last.
 
 use microcache_engine::Response;
-use microcache_policy::CacheStatus;
 use smallvec::SmallVec;
 
 /// Ages for which the bytes are kept. A power of two.
 const SLOTS: usize = 64;
 
-/// Both fields of responses written last, in the format of one HTTP version.
+/// Both fields of hits written last, in the format of one HTTP version.
 #[derive(Default)]
 pub(crate) struct CacheFields {
-    /// Empty before the first response.
+    /// Empty before the first hit.
     slots: Vec<CacheFieldsSlot>,
 }
 
 #[derive(Clone, Default)]
 struct CacheFieldsSlot {
-    values: Option<(u64, CacheStatus)>,
+    /// Age and time to live.
+    values: Option<(u64, i64)>,
     bytes: SmallVec<[u8; 96]>,
 }
 
 impl CacheFields {
     /// Appends the fields of a response, which `write` appends if they are not known. They depend on its age and its
-    /// [`CacheStatus`] alone.
+    /// [`CacheStatus`](microcache_policy::CacheStatus) alone.
     pub(crate) fn append(
         &mut self,
         response: &Response,
         out: &mut Vec<u8>,
         write: impl FnOnce(&Response, &mut Vec<u8>),
     ) {
-        let cache_status = response.cache_status;
-        let Some(age) = response.age else {
+        let ttl = response.cache_status.ttl_of_plain_hit();
+        let (Some(age), Some(ttl)) = (response.age, ttl) else {
             return write(response, out);
         };
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, CacheFieldsSlot::default());
         }
-        let ttl = cache_status.ttl.unwrap_or_default().cast_unsigned();
-        let slot = &mut self.slots[age.wrapping_add(ttl.wrapping_mul(7)) as usize % SLOTS];
-        if slot.values == Some((age, cache_status)) {
+        let place = age.wrapping_add(ttl.cast_unsigned().wrapping_mul(7));
+        let slot = &mut self.slots[place as usize % SLOTS];
+        if slot.values == Some((age, ttl)) {
             return out.extend_from_slice(&slot.bytes);
         }
         let start = out.len();
         write(response, out);
-        slot.values = Some((age, cache_status));
+        slot.values = Some((age, ttl));
         slot.bytes.clear();
         slot.bytes.extend_from_slice(&out[start..]);
     }
@@ -55,6 +55,7 @@ impl CacheFields {
 #[cfg(test)]
 mod tests {
     use microcache_engine::{Body, Outcome};
+    use microcache_policy::CacheStatus;
 
     use super::*;
 
@@ -89,7 +90,6 @@ mod tests {
             (1, true, Some(7), "beforeSome(1) microcache; hit; ttl=7"),
             (1, true, Some(8), "beforeSome(1) microcache; hit; ttl=8"),
             (2, true, Some(7), "beforeSome(2) microcache; hit; ttl=7"),
-            (2, false, Some(7), "beforeSome(2) microcache"),
             (
                 2 + SLOTS as u64,
                 true,
@@ -110,8 +110,10 @@ mod tests {
                 );
             }
         }
+        let other = ("beforeSome(2) microcache".to_owned(), true);
         for _ in 0..2 {
             assert_eq!(appended(None, false, None), none);
+            assert_eq!(appended(Some(2), false, Some(7)), other);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Rules for response heads that all HTTP versions share.
 
+use http::Method;
+use http::method::InvalidMethod;
 use microcache_engine::Response;
 use microcache_policy::Scheme;
 
@@ -22,6 +24,16 @@ pub(crate) fn strict_unless_said<'a>(
     response: &Response,
 ) -> Option<&'a str> {
     policy.filter(|_| response.fields().get(STRICT).is_none())
+}
+
+/// Returns the method with this name, which is a token: the only requirement on a method.
+#[inline]
+pub(crate) fn method(name: &[u8]) -> Result<Method, InvalidMethod> {
+    // Nearly all requests have this one.
+    if name == b"GET" {
+        return Ok(Method::GET);
+    }
+    Method::from_bytes(name)
 }
 
 /// Returns `true` if a response with this status has no content.

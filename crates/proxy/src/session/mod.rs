@@ -54,7 +54,7 @@ use microcache_policy::{Fields, RequestRules, Rules, Scheme, Span, Time, visitor
 
 use crate::config::RateOf;
 use crate::forward_auth::Grant;
-use crate::metrics::{ImmediateResponse, Refusal, RequestUrl};
+use crate::metrics::{Refusal, RequestUrl};
 use crate::observe::{Kind, TARGET, Traces};
 use crate::shared::Shared;
 pub(crate) use account::RequestAccount;
@@ -64,7 +64,7 @@ pub(crate) use content::{Allowance, AnnouncedContent, ContentSender};
 pub use finished::{FinalResponse, FinishedRequest, TraceState};
 pub(crate) use forwarding::{Caller, Peer};
 use forwarding::{announce_composition, outgoing, set_fields};
-pub(crate) use heads::{STRICT, is_bodiless, never_has_content, strict_unless_said};
+pub(crate) use heads::{STRICT, is_bodiless, method, never_has_content, strict_unless_said};
 use nesting::Nesting;
 use pending_access::PendingAccess;
 use pending_context::{ContextChange, PendingContext};
@@ -217,10 +217,10 @@ impl Session {
         let served = catch_unwind(AssertUnwindSafe(|| {
             let found = engine.find(request);
             route = engine.id_of(found);
-            *reply = Some(match self.before_cache(found, request, now) {
-                Some(reply) => reply,
-                None => self.answer_from_cache(found, request, now),
-            });
+            match self.before_cache(found, request, now) {
+                None => self.look_up(found, request, now, reply),
+                before => *reply = before,
+            }
             if self.shared.composes_pages {
                 self.compose_at_once((found.route, route), request, now, reply);
             }
@@ -238,17 +238,31 @@ impl Session {
     }
 
     /// Answers a request that its route admits, from the cache or with what is beyond it.
-    #[expect(
-        clippy::inline_always,
-        reason = "a hit pays for the call, which others make only now and then"
-    )]
-    #[inline(always)]
     fn answer_from_cache(&self, found: RouteMatch, request: &Request<'_>, now: Time) -> Reply {
         let engine = &self.shared.engine;
         match engine.serve_on(found, request, now) {
             Served::Now(hit) if hit.outcome == Outcome::Hit => Reply::Now(hit),
             served => self.beyond_hits(served, engine.id_of(found), request, now),
         }
+    }
+
+    /// Answers a request as [`Self::answer_from_cache`] does. A hit is moved once, to where the caller wants it.
+    #[inline]
+    fn look_up(
+        &self,
+        found: RouteMatch,
+        request: &Request<'_>,
+        now: Time,
+        reply: &mut Option<Reply>,
+    ) {
+        let engine = &self.shared.engine;
+        *reply = match engine.serve_on(found, request, now) {
+            Served::Now(hit) if hit.outcome == Outcome::Hit => {
+                *reply = Some(Reply::Now(hit));
+                return;
+            }
+            served => Some(self.beyond_hits(served, engine.id_of(found), request, now)),
+        };
     }
 
     /// Returns the response to a request that is independent of routes: ACME challenges and redirects to TLS.
@@ -562,21 +576,17 @@ impl Session {
     ) -> bool {
         let (metrics, outcome) = (&self.shared.metrics, response.outcome);
         let bytes = account::content_length(request, response);
-        let named = RequestUrl {
+        let named = || RequestUrl {
             scheme: request.scheme,
             host: request.host,
             target: microcache_push::redacted_target(request.target),
         };
-        let is_timed = metrics.answered_at_once(&ImmediateResponse {
-            route,
-            outcome,
-            status: response.status,
-            bytes,
-            named,
-            now,
-        });
+        let is_timed = metrics.answered_at_once(route, outcome, response.status, bytes);
+        if is_timed {
+            metrics.note_hit(named(), bytes, now);
+        }
         if outcome == Outcome::Error {
-            metrics.answered_error(route, Some(named), response, now);
+            metrics.answered_error(route, Some(named()), response, now);
         }
         if let Some(on_finished) = &self.shared.on_finished {
             let route = self.shared.route(route, request);

@@ -112,6 +112,9 @@ impl Object {
     /// Returns the latest variant that a request selects, or the object if there is none.
     #[inline]
     pub fn select(self, request: &OriginView<'_>, now: Time) -> Result<Hit, Self> {
+        if self.0.is_alone() {
+            return Ok(Hit::latest(self, None));
+        }
         let mut selects = VariantMatcher::by(request, self.notes());
         let others = self.0.others();
         let index = if self.0.is_response() && selects.one(&self.0) {

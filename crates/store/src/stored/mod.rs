@@ -280,6 +280,12 @@ impl Stored {
         self.rare().others.as_deref().unwrap_or_default()
     }
 
+    /// Returns whether it is a response that all requests for its key select, with its body: the case of most.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.is_response() && self.head().rare.is_none()
+    }
+
     /// Returns whether it is a response, not only the place of notes about a key.
     pub(crate) fn is_response(&self) -> bool {
         self.status() != Self::NO_STATUS
@@ -301,6 +307,7 @@ impl Stored {
     }
 
     /// Status code.
+    #[inline]
     pub fn status(&self) -> u16 {
         self.head().status
     }
@@ -358,6 +365,7 @@ impl Stored {
     }
 
     /// Counts a use.
+    #[inline]
     pub fn count_use(&self) {
         // A separate load and store, to avoid a locked instruction per hit.
         let uses = self.uses().saturating_add(1);
@@ -421,6 +429,7 @@ impl Stored {
     }
 
     /// Length of the body, in bytes.
+    #[inline]
     pub fn body_len(&self) -> u64 {
         let apart = self.rare().content.as_ref();
         apart.map_or_else(|| self.rest().len() as u64, Content::len)

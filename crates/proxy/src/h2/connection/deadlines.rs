@@ -36,15 +36,20 @@ impl Http2ServerConnection<'_> {
         if self.shutdown.is_closing() {
             return of_socket;
         }
-        let first = [
-            of_socket,
+        let others = [
             self.shutdown.last_call_at(),
             self.outbound.window_deadline(),
             self.input_deadline(),
             self.idle_deadline(),
             self.streams.deadline(),
         ];
-        first.into_iter().flatten().min()
+        // A flattened iterator costs five times as much.
+        others
+            .iter()
+            .fold(of_socket, |first, &other| match (first, other) {
+                (Some(first), Some(other)) => Some(first.min(other)),
+                _ => first.or(other),
+            })
     }
 
     /// Handles passed deadlines. Returns `true` if the connection continues.

@@ -12,7 +12,7 @@ use crate::h2::section::{DecodedHead, FieldSection, SectionError};
 use crate::h2::streams::StreamRequest;
 use crate::h2::tunnel::seems_agreed;
 use crate::session::{
-    AnnouncedContent, DeferredRequest, Reply, RequestAccount, is_bodiless, pages,
+    AnnouncedContent, DeferredRequest, Reply, RequestAccount, is_bodiless, method, pages,
 };
 
 impl Http2ServerConnection<'_> {
@@ -48,7 +48,7 @@ impl Http2ServerConnection<'_> {
         if ends && head.length.is_some_and(|length| length > 0) {
             return Err(malformed("no content despite content-length"));
         }
-        let Ok(method) = Method::from_bytes(head.method) else {
+        let Ok(method) = method(head.method) else {
             return Err(malformed("an invalid method"));
         };
         let stream_request = StreamRequest {
