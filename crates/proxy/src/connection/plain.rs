@@ -21,7 +21,11 @@ pub(crate) enum PlainSocket {
         has_read: bool,
     },
     /// Watched by the runtime.
-    Watched(TcpStream),
+    Watched {
+        socket: TcpStream,
+        /// The last read has emptied it.
+        is_drained: bool,
+    },
 }
 
 impl PlainSocket {
@@ -37,10 +41,13 @@ impl PlainSocket {
     pub(crate) fn watched(&mut self) -> io::Result<&mut TcpStream> {
         if let Self::Unwatched { socket, .. } = self {
             let socket = socket.take().ok_or(io::ErrorKind::NotConnected)?;
-            *self = Self::Watched(TcpStream::from_std(socket)?);
+            *self = Self::Watched {
+                socket: TcpStream::from_std(socket)?,
+                is_drained: true,
+            };
         }
         match self {
-            Self::Watched(socket) => Ok(socket),
+            Self::Watched { socket, .. } => Ok(socket),
             Self::Unwatched { .. } => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -49,7 +56,7 @@ impl PlainSocket {
     pub(super) fn into_watched(mut self) -> io::Result<TcpStream> {
         self.watched()?;
         match self {
-            Self::Watched(socket) => Ok(socket),
+            Self::Watched { socket, .. } => Ok(socket),
             Self::Unwatched { .. } => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -57,7 +64,7 @@ impl PlainSocket {
     /// Returns `false` if no input has arrived since a poll for it was pending.
     pub(super) fn may_have_input(&self) -> bool {
         match self {
-            Self::Watched(socket) => socket.try_io(Interest::READABLE, || Ok(())).is_ok(),
+            Self::Watched { socket, .. } => socket.try_io(Interest::READABLE, || Ok(())).is_ok(),
             Self::Unwatched { .. } => true,
         }
     }
@@ -79,7 +86,13 @@ impl PlainSocket {
                 received => return Poll::Ready(Ok(received?.0)),
             }
         }
-        socket::poll_recv(self.watched()?, cx, buffer)
+        self.watched()?;
+        match self {
+            Self::Watched { socket, is_drained } => {
+                socket::poll_recv(socket, is_drained, cx, buffer)
+            }
+            Self::Unwatched { .. } => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
     }
 
     /// Writes by this operation, which does not wait.
@@ -88,7 +101,7 @@ impl PlainSocket {
         operation: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> io::Result<usize> {
         match self {
-            Self::Watched(socket) => {
+            Self::Watched { socket, .. } => {
                 socket.try_io(Interest::WRITABLE, || operation(socket.as_fd()))
             }
             Self::Unwatched {

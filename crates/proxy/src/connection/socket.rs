@@ -12,14 +12,19 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::task::coop;
 
-/// Reads the available bytes.
+/// Reads the available bytes. That is tried before it is waited for, as the task was probably woken for them, unless the
+/// previous call has emptied the socket.
 pub(super) fn poll_recv(
     stream: &TcpStream,
+    is_drained: &mut bool,
     cx: &mut Context<'_>,
     buffer: &mut [u8],
 ) -> Poll<io::Result<usize>> {
     loop {
-        ready!(stream.poll_read_ready(cx))?;
+        if std::mem::take(is_drained) {
+            ready!(stream.poll_read_ready(cx))?;
+        }
+        let turn = ready!(coop::poll_proceed(cx));
         let mut received = None;
         let tried = stream.try_io(Interest::READABLE, || {
             let (length, _) = recv(stream, &mut *buffer, RecvFlags::empty())?;
@@ -27,17 +32,20 @@ pub(super) fn poll_recv(
             // A short read has emptied the socket. Clearing the readiness avoids another read that would find
             // nothing.
             if length > 0 && length < buffer.len() {
+                *is_drained = true;
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             Ok(())
         });
         match (received, tried) {
-            (Some(length), _) => return Poll::Ready(Ok(length)),
+            (Some(length), _) => {
+                turn.made_progress();
+                return Poll::Ready(Ok(length));
+            }
             (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
                 return Poll::Ready(Err(error));
             }
-            // The readiness was out of date; polling it again waits.
-            (None, _) => {}
+            (None, _) => *is_drained = true,
         }
     }
 }

@@ -235,7 +235,7 @@ async fn a_hit_that_is_asked_for_at_once_needs_no_events() {
         client.write_all(request).await.unwrap();
         let mut connection = accept(&listener, &shared).await;
         connection.serve_all().await;
-        let is_watched = |socket: &PlainSocket| matches!(socket, PlainSocket::Watched(_));
+        let is_watched = |socket: &PlainSocket| matches!(socket, PlainSocket::Watched { .. });
         assert!(
             matches!(&connection.stream, ClientTransport::Plain(socket) if is_watched(socket) == waits)
         );

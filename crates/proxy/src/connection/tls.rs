@@ -221,7 +221,12 @@ impl TlsSocket {
         records: &mut [u8],
     ) -> Poll<io::Result<Option<usize>>> {
         let kept = session.put_kept(records)?;
-        let read = ready!(socket::poll_recv(&self.socket, cx, &mut records[kept..]))?;
+        let read = ready!(socket::poll_recv(
+            &self.socket,
+            &mut true,
+            cx,
+            &mut records[kept..]
+        ))?;
         Poll::Ready(Ok((read > 0).then_some(kept + read)))
     }
 
