@@ -32,7 +32,11 @@ impl CompactLifetime {
     }
 
     /// The lifetime.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "it is read twice for each hit, which then costs once"
+    )]
+    #[inline(always)]
     pub const fn lifetime(&self) -> Lifetime {
         Lifetime {
             response_time: self.response_time(),

@@ -111,6 +111,7 @@ pub const fn is_refusal(status: u16) -> bool {
     matches!(status, 400..500) && !matches!(status, 404 | 410)
 }
 
+#[inline]
 fn beyond_clients_limits(
     lifetime: &Lifetime,
     request: &RequestFacts,

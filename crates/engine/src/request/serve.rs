@@ -176,12 +176,12 @@ impl Engine {
         // 2. The key, and the entry in memory.
         let mut space = key::KEY_SPACE;
         let (unusual, simplified);
-        let mut key = match plain_key(&mut space, facts.accept(), request, &route.rules) {
-            Some(plain) => plain,
-            None => {
-                unusual = key_as(facts.accept(), request, &route.rules);
-                &unusual[..]
-            }
+        let plain = plain_key(&mut space, facts.accept(), request, &route.rules);
+        let mut key = if let Some(plain) = plain {
+            plain
+        } else {
+            unusual = key_as(facts.accept(), request, &route.rules);
+            &unusual[..]
         };
         let view = request.origin_view(&route.rules);
         let mut since = Time::default();
@@ -513,9 +513,9 @@ impl Engine {
     )]
     #[inline(always)]
     pub(crate) fn facts_on(&self, route: &Route, request: &Request<'_>) -> RequestFacts {
-        let facts = facts_of(request, &route.rules);
+        let mut facts = facts_of(request, &route.rules);
         if facts.handling() == Handling::Pass(PassReason::Fragment) {
-            return self.fragment_facts(route, request, facts);
+            facts = self.fragment_facts(route, request, facts);
         }
         facts
     }
@@ -766,8 +766,9 @@ fn is_plain_hit(hit: &Hit, facts: &RequestFacts, now: Time) -> bool {
 )]
 #[inline(always)]
 fn plain_hit(hit: Hit, now: Time) -> Response {
-    hit.count_use();
+    // Before the use is counted, so that it need not be read from memory again.
     let lifetime = hit.lifetime();
+    hit.count_use();
     Response {
         status: hit.status(),
         fields: None,

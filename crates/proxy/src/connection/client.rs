@@ -120,7 +120,9 @@ impl<'a> ClientWriter<'a> {
         let room = response.fields().as_block().len() + HEAD_ROOM + small.len();
         let mut head = Vec::with_capacity(room);
         write_head(&mut head, response, self.response_framing, ending);
-        be_strict(&mut head, response, self.strict);
+        if let Some(policy) = self.strict {
+            be_strict(&mut head, response, policy);
+        }
         head.extend_from_slice(small);
         account.sent(small.len() as u64);
         ended |= !small.is_empty();

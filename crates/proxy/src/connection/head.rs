@@ -97,9 +97,8 @@ fn write_cache_fields(response: &Response, out: &mut Vec<u8>) {
 }
 
 /// Adds `Strict-Transport-Security` to the head written last, unless the response has its own.
-#[inline]
-pub(crate) fn be_strict(out: &mut Vec<u8>, response: &Response, policy: Option<&str>) {
-    if let Some(policy) = strict_unless_said(policy, response) {
+pub(crate) fn be_strict(out: &mut Vec<u8>, response: &Response, policy: &str) {
+    if let Some(policy) = strict_unless_said(Some(policy), response) {
         // Before the empty line.
         out.truncate(out.len() - 2);
         for piece in [STRICT, ": ", policy, "\r\n\r\n"] {

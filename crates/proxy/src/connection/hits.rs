@@ -221,7 +221,9 @@ impl Connection {
         let ending = ending(response, response_framing);
         debug_assert_eq!(ending, BodyEnding::Counted, "a stored body has a length");
         write_head(out, response, response_framing, ending);
-        be_strict(out, response, self.session.strict());
+        if let Some(policy) = self.session.strict() {
+            be_strict(out, response, policy);
+        }
         let after = if response_framing.keep_alive {
             AfterSend::Continue
         } else {

@@ -431,8 +431,10 @@ impl Stored {
     /// Length of the body, in bytes.
     #[inline]
     pub fn body_len(&self) -> u64 {
-        let apart = self.rare().content.as_ref();
-        apart.map_or_else(|| self.rest().len() as u64, Content::len)
+        match &self.rare().content {
+            None => self.rest().len() as u64,
+            Some(content) => content.len(),
+        }
     }
 
     /// File of the body, if it has one that is not closed.
