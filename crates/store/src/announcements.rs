@@ -89,8 +89,12 @@ impl Announcements {
 
     /// Waits for new records in the log; `None` if they may not be announced.
     pub fn log_news(&self) -> Option<BoxFuture<'_, ()>> {
-        self.is_subscribed()
-            .then(|| -> BoxFuture<'_, ()> { Box::pin(self.log.notified()) })
+        self.is_subscribed().then(|| self.log_wake())
+    }
+
+    /// Waits for [`Self::note_log_news`], with or without a subscription.
+    pub fn log_wake(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.log.notified())
     }
 
     /// Returns a remark for the operator if the server refuses to announce anything.
@@ -149,6 +153,9 @@ mod tests {
             "without a subscription"
         );
         assert!(announcements.claim_end(ids[0]).is_none() && announcements.log_news().is_none());
+        announcements.note_log_news();
+        let waked = announcements.log_wake().now_or_never();
+        assert!(waked.is_some(), "a server that is back, for example");
         announcements.set_subscribed(true);
         assert_eq!(announcements.await_end(ids[0]), announcements.own_channel);
         announcements.await_end(ids[1]);

@@ -18,6 +18,7 @@ pub mod memcached;
 pub mod memory;
 pub mod ownership;
 pub mod random;
+mod reconnection;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod stored;
@@ -40,6 +41,7 @@ pub use key_update::KeyUpdate;
 pub use memcached::{Memcached, MemcachedSettings};
 pub use memory::{Hit, Key, Memory, MemoryLimits, MemoryStats, Object, Revision, TooLarge};
 pub use ownership::OwnershipError;
+pub use reconnection::{AttemptFailure, Reconnection};
 pub use stored::Stored;
 pub use tags::TagNumbers;
 pub use tier::{

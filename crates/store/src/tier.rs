@@ -338,6 +338,12 @@ pub trait SharedTier: Tier {
         None
     }
 
+    /// Waits, while nothing is announced, for a reason to read a copy of the log at once, such as a server that is back. `None` if
+    /// the tier notices none.
+    fn log_wake(&self, _copy: usize) -> Option<BoxFuture<'_, ()>> {
+        None
+    }
+
     /// Reads a copy of the log after a position; 0 precedes all. Since the log is bounded, the result may
     /// start later. A missing log is started with `beginning`.
     fn read_log(&self, copy: usize, after: u64, beginning: Bytes) -> TierFuture<'_, LogPage>;

@@ -18,7 +18,7 @@
 //! than what is shipped. The price is a resolution of a millisecond, and about two microseconds per event.
 //!
 //! **One seed is one run**: all chance comes from it, on one thread. A run that fails prints its seed. During the run
-//! ([`world`]): no node that has been connected for a second serves what was purged more than a second ago, nor does the
+//! ([`world`]): no node that has been connected for two seconds serves what was purged more than a second ago, nor does the
 //! node that purged it; memory and fetches stay within bounds. At its end: fetches per page and lifetime, and the time
 //! until all nodes were in step after each fault.
 //!

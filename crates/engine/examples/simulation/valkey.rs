@@ -10,8 +10,9 @@ use bytes::Bytes;
 use microcache_policy::Time;
 use microcache_store::tier::{BoxFuture, TierFuture};
 use microcache_store::{
-    Announcements, Claim, Clock, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier, Tier,
-    TierClock, TierError, TierStats, Token, in_log, log_number, new_log, random,
+    Announcements, AttemptFailure, Claim, Clock, Entry, EntryId, GetOutcome, LogPage, PutOutcome,
+    Reconnection, SharedTier, Tier, TierClock, TierError, TierStats, Token, in_log, log_number,
+    new_log, random,
 };
 use microcache_testkit::Chance;
 use parking_lot::Mutex;
@@ -27,11 +28,9 @@ use crate::network::{Network, Path};
 const DEADLINE: u64 = 50;
 const WRITE_DEADLINE: u64 = 1000;
 const CONNECT_DEADLINE: u64 = 1000;
-/// Failures after which the server is out of service for a node, and the time until it is tried again.
+/// Failures after which the server is out of service for a node, and the longest mean pause between attempts.
 const FAILURES: u64 = 3;
 const RETRY: u64 = 1000;
-/// An attempt to connect after which the pauses no longer grow.
-const LATER: u32 = 5;
 /// The interval of health checks, and the silence after which the subscription is checked.
 const PING_EVERY: Duration = Duration::from_secs(5);
 const CHECK_AFTER: Duration = Duration::from_secs(2);
@@ -201,6 +200,7 @@ struct Client {
     failures: AtomicU64,
     is_down: AtomicBool,
     lost: Notify,
+    returned: Notify,
 }
 
 impl std::fmt::Debug for ValkeyTier {
@@ -219,6 +219,7 @@ impl ValkeyTier {
             failures: AtomicU64::new(0),
             is_down: AtomicBool::new(false),
             lost: Notify::new(),
+            returned: Notify::new(),
         });
         let mut background = JoinSet::new();
         background.spawn(Arc::clone(&client).keep_connected());
@@ -284,6 +285,8 @@ impl Client {
 
     /// Pings the server, which tells its time, and connects again after it was lost.
     async fn keep_connected(self: Arc<Self>) {
+        let [retry_after, deadline] = [RETRY, CONNECT_DEADLINE].map(Duration::from_millis);
+        let reconnection = Reconnection::new(retry_after, deadline);
         loop {
             loop {
                 let told = self.request(WRITE_DEADLINE, |_, now| (DATE + now, 0));
@@ -294,15 +297,17 @@ impl Client {
                     break;
                 }
             }
-            for attempt in 0.. {
-                sleep(pause_before(attempt)).await;
-                let connected = self.exchange(CONNECT_DEADLINE, |_, _| ((), 0));
-                if connected.await.is_ok() {
-                    break;
-                }
-            }
+            let pause = reconnection.pause_after_loss(0);
+            let attempt = || self.exchange(CONNECT_DEADLINE, |_, _| ((), 0));
+            let failed = |why| match why {
+                TierError::Timeout => Some(AttemptFailure::Unusable),
+                _ => Some(AttemptFailure::Refused),
+            };
+            reconnection.connect(pause, attempt, failed).await;
             self.failures.store(0, Ordering::Relaxed);
             self.is_down.store(false, Ordering::Relaxed);
+            self.announcements.note_log_news();
+            self.returned.notify_one();
         }
     }
 
@@ -310,7 +315,7 @@ impl Client {
         loop {
             let _ = self.follow_announcements().await;
             self.announcements.set_subscribed(false);
-            sleep(pause_before(LATER)).await;
+            let _ = timeout(retry_delay(), self.returned.notified()).await;
         }
     }
 
@@ -375,7 +380,7 @@ impl Client {
             let client = Arc::clone(self);
             tokio::spawn(async move {
                 while client.release(id, Token(token)).await.is_err() {
-                    sleep(pause_before(LATER)).await;
+                    sleep(retry_delay()).await;
                 }
             });
         }
@@ -497,6 +502,10 @@ impl SharedTier for ValkeyTier {
         self.client.announcements.log_news()
     }
 
+    fn log_wake(&self, _: usize) -> Option<BoxFuture<'_, ()>> {
+        Some(self.client.announcements.log_wake())
+    }
+
     fn append_to_log(&self, _: usize, records: Vec<Bytes>, beginning: Bytes) -> TierFuture<'_, ()> {
         Box::pin(self.client.request(WRITE_DEADLINE, move |data, now| {
             let bytes = records.iter().map(Bytes::len).sum();
@@ -521,14 +530,9 @@ impl SharedTier for ValkeyTier {
     }
 }
 
-/// The pause before an attempt to connect, as in `RedisSettings`.
-fn pause_before(attempt: u32) -> Duration {
-    let first = RETRY / 5;
-    if attempt == 0 {
-        return Duration::from_millis(random::number() % first);
-    }
-    let pause = RETRY.min(first << (attempt - 1).min(LATER));
-    Duration::from_millis(pause / 2 + random::number() % pause)
+/// The pause of all other retries, as in `RedisSettings`.
+fn retry_delay() -> Duration {
+    Duration::from_millis(RETRY / 2 + random::number() % RETRY)
 }
 
 fn size(entry: &Entry) -> usize {

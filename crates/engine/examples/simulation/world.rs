@@ -28,8 +28,8 @@ const RENDERING: Duration = Duration::from_millis(80);
 pub(crate) const TAGS: usize = 50;
 /// The time within which a purge reaches connected nodes.
 const PURGE_BOUND: u64 = 1000;
-/// The time within which a node uses servers again that it can reach again: an attempt that began before, a pause, another one.
-const RECONNECTION: u64 = 3000;
+/// The time within which a node uses servers again that it can reach again: a pause, and an attempt.
+const RECONNECTION: u64 = 1000;
 /// Most faults that are described.
 const DESCRIBED: usize = 5;
 

@@ -15,6 +15,7 @@
 //! nothing is served from tiers ([`PurgeRules::wait_for_log`]).
 
 use std::collections::VecDeque;
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -64,7 +65,7 @@ impl Cache {
     /// hanging copy of the log does not delay the other one.
     pub async fn keep_in_step(&self) {
         if self.tiers.log().is_none() {
-            return std::future::pending().await;
+            return pending().await;
         }
         let keep = |copy: usize| async move {
             loop {
@@ -78,19 +79,23 @@ impl Cache {
     /// Waits until a copy of the log is to be read again.
     async fn wait_for_news(&self, copy: usize) {
         let own = self.fleet.copies[copy].news.notified();
-        let announced = self.tiers.log().and_then(|log| log.log_news(copy));
-        let Some(announced) = announced else {
-            let _ = timeout(LOOK_EVERY, own).await;
+        let Some(log) = self.tiers.log() else {
             return;
         };
-        sleep(READ_PAUSE).await;
+        let (others, longest) = if let Some(announced) = log.log_news(copy) {
+            sleep(READ_PAUSE).await;
+            (announced, LOOK_ANNOUNCED)
+        } else {
+            let wake = log.log_wake(copy);
+            (wake.unwrap_or_else(|| Box::pin(pending())), LOOK_EVERY)
+        };
         let news = async {
             tokio::select! {
                 () = own => {}
-                () = announced => {}
+                () = others => {}
             }
         };
-        let _ = timeout(LOOK_ANNOUNCED, news).await;
+        let _ = timeout(longest, news).await;
     }
 
     /// Sends the outgoing rules and reads new ones. Failures are retried in the next step.

@@ -52,7 +52,7 @@ pub(super) struct PurgeLogCopy {
     pub(super) reading: tokio::sync::Mutex<()>,
     /// The error of the last attempt to reach it.
     pub(super) trouble: Mutex<Option<TierError>>,
-    /// Notified when the copy has records to read.
+    /// Notified when the copy has records to read, or lacks queued ones again.
     pub(super) news: Notify,
 }
 
@@ -148,7 +148,11 @@ impl PurgeLogCopy {
         let again = appended
             .into_iter()
             .filter(|(at, _)| at.elapsed() <= REPLICA_LAG);
-        self.queued.lock().extend(again.map(|(_, rule)| rule));
+        let mut queued = self.queued.lock();
+        queued.extend(again.map(|(_, rule)| rule));
+        if !queued.is_empty() {
+            self.news.notify_one();
+        }
     }
 
     /// The copy is known to be down.

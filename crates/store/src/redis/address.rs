@@ -15,6 +15,7 @@ use redis::{
 use tokio::time::timeout;
 
 use super::settings::RedisSettings;
+use crate::reconnection::AttemptFailure;
 
 /// Reasons why the tier cannot start: invalid settings or a rejected connection, but never an unreachable
 /// server.
@@ -55,6 +56,8 @@ pub enum RedisStartError {
 /// Reasons why a server is out of service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ConnectError {
+    /// No server listens: connecting is retried soon.
+    Refused(String),
     /// Transient: connecting is retried.
     Unreachable(String),
     /// Permanent: requires a change of configuration.
@@ -64,7 +67,7 @@ pub(super) enum ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable(why) | Self::Rejected(why) => f.write_str(why),
+            Self::Refused(why) | Self::Unreachable(why) | Self::Rejected(why) => f.write_str(why),
         }
     }
 }
@@ -78,6 +81,7 @@ impl ConnectError {
             }
             ErrorKind::Parse => Self::Rejected("not a Redis server".to_owned()),
             ErrorKind::Io if is_tls(error) => Self::Rejected(format!("TLS: {}", one_line(error))),
+            ErrorKind::Io if error.is_connection_refusal() => Self::Refused(one_line(error)),
             ErrorKind::Io => Self::Unreachable(one_line(error)),
             // The server is starting, isolated from its cluster, or has too many clients.
             _ if error.code().is_some_and(|code| TRANSIENT.contains(&code))
@@ -92,6 +96,15 @@ impl ConnectError {
 
     pub(super) fn late() -> Self {
         Self::Unreachable("response timeout".to_owned())
+    }
+
+    /// Returns what a failed attempt to connect says about the next one.
+    pub(super) const fn as_failure(&self) -> AttemptFailure {
+        match self {
+            Self::Refused(_) => AttemptFailure::Refused,
+            Self::Unreachable(_) => AttemptFailure::Unusable,
+            Self::Rejected(_) => AttemptFailure::Rejected,
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use redis::Value;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use super::address::{ConnectError, RedisAddress};
@@ -22,6 +22,8 @@ pub(super) struct Cluster {
     settings: RedisSettings,
     map: RwLock<SlotMap>,
     refresh: Notify,
+    /// Changes whenever a server is connected.
+    returns: Arc<watch::Sender<()>>,
     /// Targets of slot migrations that may not own slots yet, forgotten with the next map.
     migration_targets: Mutex<HashMap<String, Arc<RedisNode>>>,
 }
@@ -68,6 +70,7 @@ impl Cluster {
             settings: settings.clone(),
             map: RwLock::default(),
             refresh: Notify::new(),
+            returns: Arc::default(),
             migration_targets: Mutex::default(),
         };
         let outcome = cluster.update().await;
@@ -97,6 +100,11 @@ impl Cluster {
         self.refresh.notify_one();
     }
 
+    /// Returns a receiver that changes whenever a server is connected.
+    pub(super) fn returns(&self) -> watch::Receiver<()> {
+        self.returns.subscribe()
+    }
+
     /// Returns the master of a slot.
     pub(super) fn node(&self, slot: u16) -> Option<Arc<RedisNode>> {
         let map = self.map.read();
@@ -120,9 +128,9 @@ impl Cluster {
         if targets.len() >= MAX_MIGRATION_TARGETS && !targets.contains_key(&name) {
             return None;
         }
-        let node = targets
-            .entry(name)
-            .or_insert_with(|| RedisNode::start(Endpoint::of(address), &self.settings));
+        let node = targets.entry(name).or_insert_with(|| {
+            RedisNode::start(Endpoint::of(address), &self.settings, &self.returns)
+        });
         Some(Arc::clone(node))
     }
 
@@ -148,10 +156,11 @@ impl Cluster {
     async fn update(&self) -> Result<(), ConnectError> {
         let mut candidates: Vec<RedisAddress> = {
             let map = self.map.read();
-            map.masters
-                .values()
-                .map(|master| master.address.clone())
-                .collect()
+            let mut masters: Vec<_> = map.masters.values().collect();
+            // One that is lost may cost the whole time limit.
+            masters.sort_by_key(|master| master.node.server().is_none());
+            let addresses = masters.into_iter().map(|master| master.address.clone());
+            addresses.collect()
         };
         candidates.extend(self.seeds.iter().cloned());
         let mut outcome = Ok(());
@@ -201,7 +210,11 @@ impl Cluster {
             let old = map.masters.remove(&name);
             let master = masters.entry(name).or_insert_with(|| {
                 old.unwrap_or_else(|| ClusterMaster {
-                    node: RedisNode::start(Endpoint::of(address.clone()), &self.settings),
+                    node: RedisNode::start(
+                        Endpoint::of(address.clone()),
+                        &self.settings,
+                        &self.returns,
+                    ),
                     address,
                 })
             });

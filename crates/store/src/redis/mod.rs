@@ -31,6 +31,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 pub use self::address::RedisStartError;
 pub use self::dedicated::{DedicatedConnection, NoReply};
@@ -127,6 +128,7 @@ impl Redis {
         let mut background = JoinSet::new();
         background.spawn_on(deliver_pending(Arc::clone(&shared)), handle);
         background.spawn_on(Arc::clone(&shared).keep_subscribed(), handle);
+        background.spawn_on(Arc::clone(&shared).note_returns(), handle);
         background.spawn_on(Arc::clone(&shared).keep_clock(), handle);
         if let ServerSet::Cluster(cluster) = &shared.servers {
             background.spawn_on(Arc::clone(cluster).follow(), handle);
@@ -236,6 +238,10 @@ impl SharedTier for Redis {
 
     fn log_news(&self, _copy: usize) -> Option<BoxFuture<'_, ()>> {
         self.shared.announcements.log_news()
+    }
+
+    fn log_wake(&self, _copy: usize) -> Option<BoxFuture<'_, ()>> {
+        Some(self.shared.announcements.log_wake())
     }
 
     fn append_to_log(
@@ -595,10 +601,12 @@ impl Drop for ClaimAttempt {
 }
 
 async fn deliver_pending(shared: Arc<RedisInner>) {
+    let mut returns = shared.servers.returns();
     loop {
         shared.removals.woken().await;
+        returns.borrow_and_update();
         while !shared.deliver_all().await {
-            tokio::time::sleep(shared.settings.retry_delay()).await;
+            let _ = timeout(shared.settings.retry_delay(), returns.changed()).await;
         }
     }
 }

@@ -14,18 +14,21 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::{ConnectError, RedisAddress};
 use super::deadline::Deadline;
 use super::endpoint::Endpoint;
 use super::settings::RedisSettings;
+use crate::reconnection::AttemptFailure;
 use crate::tier::TierError;
 
 /// Redis server.
 pub(super) struct RedisNode {
     endpoint: Endpoint,
     state: watch::Sender<NodeState>,
+    /// Changes whenever this server, or another one of the same cluster, is connected.
+    returns: Arc<watch::Sender<()>>,
     /// Replies come too late for requests.
     is_slow: AtomicBool,
     max_failures: u32,
@@ -64,10 +67,15 @@ impl NodeState {
 
 impl RedisNode {
     /// Starts to connect, and maintains the connections until the node is dropped.
-    pub(super) fn start(endpoint: Endpoint, settings: &RedisSettings) -> Arc<Self> {
+    pub(super) fn start(
+        endpoint: Endpoint,
+        settings: &RedisSettings,
+        returns: &Arc<watch::Sender<()>>,
+    ) -> Arc<Self> {
         let node = Arc::new(Self {
             endpoint: endpoint.clone(),
             state: watch::Sender::new(NodeState::Connecting),
+            returns: Arc::clone(returns),
             is_slow: AtomicBool::new(false),
             max_failures: settings.max_failures,
             prompt: settings.prompt(),
@@ -82,6 +90,11 @@ impl RedisNode {
             NodeState::Up(connections) => Some(connections.server.clone()),
             _ => None,
         }
+    }
+
+    /// Returns a receiver that changes whenever a server is connected.
+    pub(super) fn returns(&self) -> watch::Receiver<()> {
+        self.returns.subscribe()
     }
 
     /// Waits for the initial connection attempt.
@@ -253,33 +266,39 @@ impl RedisNode {
         }
     }
 
-    fn connected(
-        &self,
-        round: u64,
-        connected: Result<(RedisAddress, Vec<MultiplexedConnection>), ConnectError>,
-    ) {
+    fn connected(&self, round: u64, (server, all): (RedisAddress, Vec<MultiplexedConnection>)) {
         let wire = |connection| NodeConnection {
             connection,
             failures: AtomicU32::new(0),
         };
-        self.state.send_replace(match connected {
-            Ok((server, all)) => NodeState::Up(Arc::new(ConnectionSet {
+        self.state
+            .send_replace(NodeState::Up(Arc::new(ConnectionSet {
                 round,
                 server,
                 all: all.into_iter().map(wire).collect(),
-            })),
-            Err(why) => NodeState::Down(why),
-        });
+            })));
+        self.returns.send_replace(());
+    }
+
+    fn not_connected(&self, why: ConnectError) -> AttemptFailure {
+        let failure = why.as_failure();
+        self.state.send_replace(NodeState::Down(why));
+        failure
     }
 }
 
 /// Maintains the connections of a node. Holds a strong reference only briefly, so that dropping the node
 /// ends the task.
 async fn keep(node: Weak<RedisNode>, endpoint: Endpoint, settings: RedisSettings) {
-    let mut attempt = 0;
+    let (reconnection, mut early_losses) = (settings.reconnection(), 0);
+    let mut pause = Duration::ZERO;
     for round in 0.. {
-        let connections = endpoint.connect_all(&settings).await;
-        let Some(alive) = node.upgrade() else { return };
+        let attempt = || endpoint.connect_all(&settings);
+        let failed = |why| node.upgrade().map(|node| node.not_connected(why));
+        let connections = reconnection.connect(pause, attempt, failed).await;
+        let Some((alive, connections)) = node.upgrade().zip(connections) else {
+            return;
+        };
         let state = alive.state.subscribe();
         alive.connected(round, connections);
         drop(alive);
@@ -288,11 +307,9 @@ async fn keep(node: Weak<RedisNode>, endpoint: Endpoint, settings: RedisSettings
             return;
         }
         // A server that is lost right after each connection is no better than one that is out of reach.
-        if connected.elapsed() > settings.retry_after {
-            attempt = 0;
-        }
-        sleep(settings.pause_before(attempt)).await;
-        attempt += 1;
+        let is_early = connected.elapsed() <= settings.retry_after;
+        early_losses = if is_early { early_losses + 1 } else { 0 };
+        pause = reconnection.pause_after_loss(early_losses);
     }
 }
 

@@ -149,7 +149,8 @@ impl SentinelSet {
         };
         let mut connection = master.open(settings).await.map_err(|why| {
             failed(match why {
-                ConnectError::Unreachable(why) => ConnectError::Unreachable(format!(
+                // Not refused: the sentinels are asked each time, and may be busy with the choice of another master.
+                ConnectError::Refused(why) | ConnectError::Unreachable(why) => ConnectError::Unreachable(format!(
                     "the master {name}: {why} (if it runs, sentinel {sentinel} gives an address that does not lead \
                      there from here: set `replica-announce-ip` on the servers and that of `sentinel monitor`)"
                 )),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
+use tokio::sync::watch;
 
 use super::address::{ConnectError, RedisAddress, RedisStartError};
 use super::cluster::Cluster;
@@ -50,7 +51,7 @@ impl ServerSet {
             let (cluster, outcome) = Cluster::start(seeds.collect(), settings).await;
             (Self::Cluster(Arc::new(cluster)), outcome)
         } else {
-            let node = RedisNode::start(first.clone(), settings);
+            let node = RedisNode::start(first.clone(), settings, &Arc::default());
             let outcome = node.started().await;
             (Self::One(node), outcome)
         };
@@ -58,7 +59,7 @@ impl ServerSet {
             Err(ConnectError::Rejected(why)) => {
                 Err(RedisStartError::Refused { address: name, why })
             }
-            Ok(()) | Err(ConnectError::Unreachable(_)) => Ok(servers),
+            Ok(()) | Err(ConnectError::Refused(_) | ConnectError::Unreachable(_)) => Ok(servers),
         }
     }
 
@@ -69,6 +70,14 @@ impl ServerSet {
             Self::Cluster(cluster) => cluster.node(slot(id)),
         };
         node?.server()
+    }
+
+    /// Returns a receiver that changes whenever a server is connected.
+    pub(super) fn returns(&self) -> watch::Receiver<()> {
+        match self {
+            Self::One(node) => node.returns(),
+            Self::Cluster(cluster) => cluster.returns(),
+        }
     }
 
     /// Sends a command for an id to the server of its slot.

@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 use super::deadline::Deadline;
 use super::record::ENVELOPE;
 use crate::random;
+use crate::reconnection::Reconnection;
 
 /// Settings of the Redis tier.
 #[derive(Clone)]
@@ -35,7 +36,7 @@ pub struct RedisSettings {
     pub max_object: u64,
     /// Consecutive failures after which a server is taken out of service.
     pub max_failures: u32,
-    /// Longest interval between connection attempts, with a jitter of 50 %; the first are sooner.
+    /// Longest pause between connection attempts, with a jitter of 50 %; after a refused connection it is shorter.
     pub retry_after: Duration,
     /// Interval of health checks while in service.
     pub ping_every: Duration,
@@ -84,16 +85,9 @@ impl RedisSettings {
         random::jittered(self.retry_after, 0.5)
     }
 
-    /// Returns the pause before a connection attempt: after a loss at once, but spread over a fifth of
-    /// [`Self::retry_after`], since all processes lose a server at the same time; then twice as long each time, up to
-    /// [`Self::retry_after`].
-    pub(super) fn pause_before(&self, attempt: u32) -> Duration {
-        const FIRST: u32 = 5;
-        if attempt == 0 {
-            return random::jittered(self.retry_after / FIRST / 2, 1.0);
-        }
-        let grown = (self.retry_after / FIRST).saturating_mul(1 << (attempt - 1).min(FIRST));
-        random::jittered(grown.min(self.retry_after), 0.5)
+    /// Returns the pace of attempts to connect.
+    pub(super) fn reconnection(&self) -> Reconnection {
+        Reconnection::new(self.retry_after, self.connect_deadline)
     }
 
     /// Returns the time within which a reply is prompt: a miss takes two of them within its deadline.
@@ -130,35 +124,5 @@ impl fmt::Debug for RedisSettings {
 impl fmt::Debug for ClientCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientCertificate").finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_attempt_is_at_once_and_the_pauses_grow_to_the_usual_one() {
-        let settings = RedisSettings::default();
-        let millis = |attempt| settings.pause_before(attempt).as_millis();
-        let bounds = [
-            (0, 0..=200),
-            (1, 100..=300),
-            (2, 200..=600),
-            (3, 400..=1200),
-        ];
-        let later = [4, 5, 1000, u32::MAX].map(|attempt| (attempt, 500..=1500));
-        for (attempt, bounds) in bounds.into_iter().chain(later) {
-            let pauses: Vec<_> = (0..100).map(|_| millis(attempt)).collect();
-            assert!(
-                pauses.iter().all(|pause| bounds.contains(pause)),
-                "{attempt}: {pauses:?}"
-            );
-            let spread = pauses.iter().max().unwrap() - pauses.iter().min().unwrap();
-            assert!(
-                spread > (bounds.end() - bounds.start()) / 2,
-                "processes do not act in lockstep"
-            );
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use redis::{Msg, RedisError, Value};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::RedisInner;
 use super::address::ConnectError;
@@ -20,7 +20,9 @@ const REFUSED_PAUSE: Duration = Duration::from_mins(1);
 impl RedisInner {
     /// Follows the announcements for as long as it is polled.
     pub(super) async fn keep_subscribed(self: Arc<Self>) {
+        let mut returns = self.servers.returns();
         loop {
+            returns.borrow_and_update();
             let ended = self.follow_announcements().await;
             self.announcements.set_subscribed(false);
             let pause = if let Err(ConnectError::Rejected(why)) = ended {
@@ -29,7 +31,16 @@ impl RedisInner {
             } else {
                 self.settings.retry_delay()
             };
-            sleep(pause).await;
+            // A server that is back is followed at once.
+            let _ = timeout(pause, returns.changed()).await;
+        }
+    }
+
+    /// Has the log read as soon as a server is back, for as long as it is polled.
+    pub(super) async fn note_returns(self: Arc<Self>) {
+        let mut returns = self.servers.returns();
+        while returns.changed().await.is_ok() {
+            self.announcements.note_log_news();
         }
     }
 

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::faults::link;
 use crate::server::Server;
-use crate::shared_log::{append, read, texts};
+use crate::shared_log::{BEGINNING, append, read, texts};
 use crate::{HOUR, ask, id, pair, put, settings, start, win};
 
 pub(crate) async fn is_subscribed(redis: &Redis) {
@@ -95,6 +95,38 @@ async fn a_foreign_value_in_place_of_the_channels_disturbs_nothing() {
         assert_eq!(server.say::<u64>("DBSIZE"), 1, "{foreign}");
         one.remove(id(1)).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn the_log_of_a_server_that_is_back_is_read_at_once() {
+    let mut server = Server::start(&[]);
+    let redis = start(RedisSettings {
+        // Only the return of the server is a reason to look again.
+        ping_every: HOUR,
+        ..settings(&server.address())
+    })
+    .await;
+    is_subscribed(&redis).await;
+    server.kill();
+    eventually_async("noticed", async || {
+        read_fails(&redis).await && redis.log_news(0).is_none()
+    })
+    .await;
+    server.restart();
+    let is_read = async {
+        loop {
+            redis.log_wake(0).expect("it notices that").await;
+            if !read_fails(&redis).await {
+                break;
+            }
+        }
+    };
+    timeout(WAIT_TIMEOUT, is_read).await.expect("it is waked");
+    is_subscribed(&redis).await;
+}
+
+async fn read_fails(redis: &Redis) -> bool {
+    redis.read_log(0, 0, BEGINNING).await.is_err()
 }
 
 #[tokio::test]
