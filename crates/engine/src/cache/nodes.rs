@@ -1,8 +1,14 @@
 //! Figures of all nodes that share a tier, for the operators of each.
 //!
-//! Each node keeps its figures in one of the numbered slots of the tier, the lowest that it found free, for as long as it
-//! renews them. So a reader finds all nodes without a list that several nodes would have to change. The figures are for
-//! people: no decision of the cache depends on them.
+//! Each node keeps its figures in one of the numbered slots of the tier for as long as it renews them. So a reader finds
+//! all nodes without a list that several nodes would have to change. The figures are for people: no decision of the cache
+//! depends on them.
+//!
+//! A reader stops after a batch of slots that are all empty, so a node takes a slot only of the first batch that has a free
+//! one: no batch before it was empty then. If all nodes of an earlier batch end, those behind it are out of
+//! sight until one of them has moved there, as nodes look for lower slots now and then. Which free slot
+//! of the batch a node takes is random: nodes that start together would all try for the lowest one, and only one of them
+//! would get it each time.
 
 use std::time::Duration;
 
@@ -118,12 +124,15 @@ impl Cache {
         Ok(nodes)
     }
 
-    /// The lowest slot that is free, or that this process has already.
+    /// A slot that this process has already, or a free one, of the first batch that has any.
     async fn free_slot(&self, id: u64) -> Result<Option<usize>, TierError> {
-        let is_free = |found: &Option<NodeFigures>| found.as_ref().is_none_or(|it| it.id == id);
+        let is_own = |found: &Option<NodeFigures>| found.as_ref().is_some_and(|it| it.id == id);
         for first in (0..MAX_NODES).step_by(BATCH) {
             let slots = self.read_batch(first).await?;
-            if let Some(at) = slots.iter().position(is_free) {
+            let free: Vec<_> = (0..BATCH).filter(|at| slots[*at].is_none()).collect();
+            let any = random::number() as usize % free.len().max(1);
+            let at = slots.iter().position(is_own);
+            if let Some(at) = at.or_else(|| free.get(any).copied()) {
                 return Ok(Some(first + at));
             }
         }
@@ -206,30 +215,65 @@ mod tests {
     async fn every_node_has_a_slot_of_its_own() {
         let tier = ScriptedTier::new(0, 0);
         let mut nodes: Vec<_> = (0..BATCH + 3).map(|_| node(&tier)).collect();
+        let mut slots = Vec::new();
         for (at, node) in nodes.iter_mut().enumerate() {
-            assert_eq!(write(node, "old").await, Some(at));
+            let slot = write(node, "old").await.expect("a slot");
+            assert_eq!(
+                slot / BATCH,
+                at / BATCH,
+                "an earlier batch is full, as readers expect"
+            );
+            slots.push(slot);
         }
-        for (at, node) in nodes.iter_mut().enumerate() {
-            assert_eq!(write(node, "new").await, Some(at));
+        for (slot, node) in slots.iter().zip(&mut nodes) {
+            assert_eq!(write(node, "new").await, Some(*slot));
         }
         assert_eq!(listed(&nodes[0]).await, vec!["new"; BATCH + 3]);
+    }
+
+    #[tokio::test]
+    async fn nodes_that_start_together_take_different_slots() {
+        let (cache, _) = node(&ScriptedTier::new(0, 0));
+        let mut slots = Vec::new();
+        for id in 0..32 {
+            slots.extend(cache.free_slot(id).await.expect("it is read"));
+        }
+        assert!(slots.iter().all(|slot| *slot < BATCH), "{slots:?}");
+        slots.sort_unstable();
+        slots.dedup();
+        assert!(slots.len() > 8, "{slots:?}");
+    }
+
+    #[tokio::test]
+    async fn a_node_finds_the_slot_that_it_has_already() {
+        let tier = ScriptedTier::new(0, 0);
+        let mut node = node(&tier);
+        let slot = write(&mut node, "own").await;
+        assert_eq!(node.0.free_slot(node.1.id).await, Ok(slot));
     }
 
     #[tokio::test]
     async fn a_node_leaves_a_slot_that_another_has_taken() {
         let tier = ScriptedTier::new(0, 0);
         let [mut slow, mut quick] = [node(&tier), node(&tier)];
-        assert_eq!(write(&mut slow, "slow").await, Some(0));
-        tier.remove(id_of(0)).await.expect("it expires");
-        assert_eq!(write(&mut quick, "quick").await, Some(0));
-        assert_eq!(write(&mut slow, "slow").await, Some(1));
+        let slot = write(&mut slow, "slow").await.expect("a slot");
+        tier.remove(id_of(slot)).await.expect("it expires");
+        quick.1.slot = Some(slot);
+        assert_eq!(write(&mut quick, "quick").await, Some(slot));
+        assert_ne!(write(&mut slow, "slow").await, Some(slot));
         assert_eq!(listed(&slow).await, ["quick", "slow"]);
-        tier.remove(id_of(0)).await.expect("it ends");
+    }
+
+    #[tokio::test]
+    async fn a_node_moves_to_a_lower_slot_that_is_free() {
+        let tier = ScriptedTier::new(0, 0);
+        let mut node = node(&tier);
+        node.1.slot = Some(1);
         for _ in 0..ROUNDS {
-            write(&mut slow, "slow").await;
+            write(&mut node, "moves").await;
         }
-        assert_eq!(slow.1.slot, Some(0), "the lower one was free");
-        assert_eq!(listed(&slow).await, ["slow"]);
+        assert_eq!(node.1.slot, Some(0), "the lower one was free");
+        assert_eq!(listed(&node).await, ["moves"]);
         assert!(tier.get(id_of(1)).await.expect("it is read").is_none());
     }
 
@@ -248,10 +292,14 @@ mod tests {
                 head: Bytes::copy_from_slice(head),
                 body: Content::Bytes(Bytes::copy_from_slice(body)),
             };
-            let put = tier.put(id_of(0), entry, LIFETIME, None);
-            put.await.expect("it is put");
+            for slot in 0..BATCH {
+                let put = tier.put(id_of(slot), entry.clone(), LIFETIME, None);
+                put.await.expect("it is put");
+            }
             assert_eq!(listed(&node).await, [""; 0]);
-            assert_eq!(write(&mut node, "own").await, Some(0));
+            let slot = write(&mut node, "own").await;
+            assert!(slot.is_some_and(|slot| slot < BATCH), "{slot:?}");
+            assert_eq!(listed(&node).await, ["own"]);
         }
     }
 
