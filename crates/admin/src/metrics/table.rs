@@ -137,6 +137,8 @@ pub(super) const METRICS: &[Metric] = &[
             ("dropped", it.dropped),
         ]))),
     counter("microcache_tier_written_total", "Records written to tiers.", Tier(|it, to| to.value(it.written))),
+    counter("microcache_tier_claims_expired_total", "Claims of other processes that expired while requests waited for them.",
+        Tier(|it, to| to.value(it.expired_claims))),
     gauge("microcache_tier_bytes", "Bytes stored in a tier, if known.",
         Tier(|it, to| if let Some(bytes) = it.stats.bytes { to.value(bytes); })),
     gauge("microcache_tier_degraded", "1 while a tier is wholly or partly out of service.",

@@ -74,7 +74,7 @@ impl Cache {
     }
 
     /// The longest time that a process sharing a tier may keep the others from asking the origin.
-    pub(crate) fn claim_time(&self) -> Duration {
+    pub fn claim_time(&self) -> Duration {
         self.tiers.limits().claim
     }
 

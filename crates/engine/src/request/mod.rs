@@ -2,6 +2,7 @@
 
 mod ahead;
 mod application_page;
+mod claim_wait;
 mod coalesce;
 mod direct;
 pub(crate) mod divide;

@@ -1,22 +1,17 @@
 //! Tier lookup: the tiers are searched before the origin is asked.
 
-use std::time::Duration;
-
 use microcache_policy::vary::{self, Selection};
 use microcache_policy::{Detail, OriginView, Reuse, Time, on_error, reuse};
 use microcache_store::{ClaimGuard, FetchClaim, Hit, Stored};
-use tokio::time::Instant;
 
 use crate::cache::flight::Leader;
 use crate::cache::{TierHit, TierScope, TierSearch};
 use crate::message::{ForwardedRequest, Request, Response};
+use crate::request::claim_wait::ClaimWait;
 use crate::request::fetch::Fetch;
 use crate::request::plan::{FetchSpec, Refresh};
 use crate::request::serve::{Engine, LookupContext, answer_from, facts_of, key_of};
 
-/// The pause before the first retry while another process fetches; it doubles with each retry.
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// The result of a tier lookup.
 pub(crate) enum TierLookup {
     /// A usable response, and the tier it comes from.
@@ -55,8 +50,7 @@ impl Engine {
     }
 
     async fn look_for_record(&self, leader: &Leader, fetch: &mut Fetch) -> TierLookup {
-        let deadline = Instant::now() + self.cache.claim_time();
-        let mut pause = FIRST_PAUSE;
+        let mut wait = ClaimWait::new(self.cache.claim_time());
         let mut scope = TierScope::Everywhere;
         loop {
             let request = self.origin_view(fetch);
@@ -73,6 +67,7 @@ impl Engine {
                 }
                 TierSearch::Found(found) => match self.cache.claim_renewal(&found).await {
                     FetchClaim::Granted(claimed) => {
+                        wait.note_granted();
                         return self.unless_renewed(leader, fetch, *found, claimed).await;
                     }
                     turn => {
@@ -83,14 +78,15 @@ impl Engine {
             };
             match turn {
                 FetchClaim::NotNeeded => return TierLookup::Ask(None),
-                FetchClaim::Granted(claimed) => return TierLookup::Ask(Some(claimed)),
-                // The process that holds the claim may still store a response.
-                FetchClaim::HeldElsewhere(_) if Instant::now() >= deadline => {
-                    return TierLookup::Ask(None);
+                FetchClaim::Granted(claimed) => {
+                    wait.note_granted();
+                    return TierLookup::Ask(Some(claimed));
                 }
+                // The process that holds the claim may still store a response.
                 FetchClaim::HeldElsewhere(held) => {
-                    held.wait(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    if !wait.wait(held).await {
+                        return TierLookup::Ask(None);
+                    }
                 }
             }
         }

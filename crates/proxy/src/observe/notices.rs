@@ -75,6 +75,8 @@ pub enum Kind {
     TierDown,
     /// A tier is in service again.
     TierUp,
+    /// Requests waited for a fetch of another process until its claim expired.
+    ClaimExpired,
     /// A tier's server lacks commands, or has settings that lose records.
     TierSettings,
     /// A tier found foreign files, and leaves them alone.
@@ -133,6 +135,7 @@ impl Kind {
             Self::Well => "origin-recovered",
             Self::TierDown => "tier-down",
             Self::TierUp => "tier-up",
+            Self::ClaimExpired => "claim-expired",
             Self::TierSettings => "tier-settings",
             Self::Foreign => "foreign-files",
             Self::LogLost => "purge-log-lost",
@@ -164,6 +167,7 @@ impl Kind {
                 tracing::error!(target: TARGET, kind, about, more, "{line}");
             }
             Self::DiskTooSmall
+            | Self::ClaimExpired
             | Self::TierSettings
             | Self::WarmStart
             | Self::Foreign

@@ -6,7 +6,7 @@ use microcache_engine::Engine;
 use microcache_store::{TierReport, TierStats};
 use tokio::time::sleep;
 
-use crate::config::units::show_size;
+use crate::config::units::{show_duration, show_size};
 use crate::observe::{Kind, Notices};
 
 /// Interval of the checks.
@@ -17,7 +17,7 @@ pub(super) async fn keep_checking(engine: &Engine, notices: &Notices) {
     let mut were_degraded = Vec::new();
     let mut was_full = false;
     let (mut foreign, mut settings) = (Vec::new(), Vec::new());
-    let mut lost = 0;
+    let (mut lost, mut expired) = (0, Vec::new());
     loop {
         let reports = engine.cache.tier_reports();
         look_at_tiers(&reports, &mut were_degraded, notices);
@@ -29,6 +29,7 @@ pub(super) async fn keep_checking(engine: &Engine, notices: &Notices) {
             &mut settings,
             notices,
         );
+        look_at_claims(&reports, engine, &mut expired, notices);
         lost = look_at_log(engine, lost, notices);
         let memory = engine.cache.memory_stats();
         let is_full = memory.evicted > 0;
@@ -87,6 +88,36 @@ fn look_for(
 
 fn advice(stats: &TierStats) -> Option<String> {
     (!stats.advice.is_empty()).then(|| stats.advice.join("; "))
+}
+
+/// Logs that claims of other processes have expired since the last check.
+fn look_at_claims(
+    reports: &[TierReport],
+    engine: &Engine,
+    before: &mut Vec<u64>,
+    notices: &Notices,
+) {
+    before.resize(reports.len(), 0);
+    for (report, before) in reports.iter().zip(before) {
+        let count = report.expired_claims - *before;
+        if count > 0 {
+            let line = expired(report.name, count, engine.cache.claim_time());
+            notices.say(Kind::ClaimExpired, report.name, line);
+        }
+        *before = report.expired_claims;
+    }
+}
+
+fn expired(tier: &str, count: u64, limit: Duration) -> String {
+    let claims = match count {
+        1 => "the claim of another node".to_owned(),
+        _ => format!("{count} claims of other nodes"),
+    };
+    format!(
+        "{tier}: {claims} expired, this one fetches: another one was killed, hangs or is cut off; if all run, pages take \
+         longer than `claim_timeout` ({}): raise it",
+        show_duration(limit)
+    )
 }
 
 /// Logs when everything was purged because purges may have been missed in the shared log. Returns the number

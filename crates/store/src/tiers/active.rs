@@ -37,6 +37,7 @@ struct TierCounters {
     written: AtomicU64,
     dropped: AtomicU64,
     not_removed: AtomicU64,
+    expired_claims: AtomicU64,
     latency: [AtomicU64; LATENCIES],
 }
 
@@ -98,6 +99,12 @@ impl ActiveTier {
         self.counters.not_removed.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a claim of another process that expired while a request waited for it.
+    pub(super) fn note_expired_claim(&self) {
+        let counter = &self.counters.expired_claims;
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Counts a record written without the queue.
     pub(super) fn note_written(&self) {
         self.counters.written.fetch_add(1, Ordering::Relaxed);
@@ -150,6 +157,7 @@ impl ActiveTier {
             written: read(&counters.written),
             dropped: read(&counters.dropped),
             not_removed: read(&counters.not_removed),
+            expired_claims: read(&counters.expired_claims),
             latency: std::array::from_fn(|at| read(&counters.latency[at])),
             stats,
         }

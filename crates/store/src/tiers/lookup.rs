@@ -72,16 +72,34 @@ pub struct HeldClaim {
 /// Factor by which a pause is longer if the end of the claim is announced, and its maximum then.
 const ANNOUNCED: (u32, Duration) = (50, Duration::from_millis(500));
 
+/// Ends of a wait for the end of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitEnd {
+    /// The tier has announced the end of the claim, or may have missed it.
+    Announced,
+    /// The tier announces the ends of claims, and that of this one not yet.
+    Silent,
+    /// The tier announces nothing.
+    Polled,
+}
+
 impl HeldClaim {
     /// Waits until the claim has ended, for at most the pause, or a longer one if the tier announces the end.
-    pub async fn wait(&self, pause: Duration) {
+    pub async fn wait(&self, pause: Duration) -> WaitEnd {
         let shared = self.tier.tier.shared();
-        match shared.and_then(|shared| shared.claim_end(self.id)) {
-            Some(end) => {
-                let _ = timeout((pause * ANNOUNCED.0).min(ANNOUNCED.1), end).await;
-            }
-            None => sleep(pause).await,
+        let Some(end) = shared.and_then(|shared| shared.claim_end(self.id)) else {
+            sleep(pause).await;
+            return WaitEnd::Polled;
+        };
+        match timeout((pause * ANNOUNCED.0).min(ANNOUNCED.1), end).await {
+            Ok(()) => WaitEnd::Announced,
+            Err(_) => WaitEnd::Silent,
         }
+    }
+
+    /// Counts a claim that its holder has neither used nor released in its time.
+    pub fn note_expired(&self) {
+        self.tier.note_expired_claim();
     }
 }
 

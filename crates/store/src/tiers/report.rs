@@ -23,6 +23,8 @@ pub struct TierReport {
     pub dropped: u64,
     /// Removals rejected because too many were queued; their records are not used.
     pub not_removed: u64,
+    /// Claims of other processes that expired while requests waited for them.
+    pub expired_claims: u64,
     /// Latency histogram of lookups: below 2, 4, 8, … microseconds.
     pub latency: [u64; LATENCIES],
     /// Statistics of the tier itself.

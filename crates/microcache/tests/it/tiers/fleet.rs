@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::fleet_purge::Node;
 use super::{PATIENT, disk_in, lasting};
 use crate::support::{
     Client, Folder, Gate, Origin, Proxy, Reply, TierKind, TierServer, eventually,
@@ -249,6 +250,42 @@ fn a_process_that_is_killed_holds_the_others_up_for_the_claim_timeout() {
         for proxy in &fleet {
             proxy.get("/page").assert_hit();
         }
+        let line = format!(
+            "microcache: {}: the claim of another node expired, this one fetches: another one was killed, hangs or is cut \
+             off; if all run, pages take longer than `claim_timeout` (2s): raise it",
+            kind.name()
+        );
+        eventually("the cause", || {
+            let is_logged = |proxy: &Proxy| proxy.output().contains(&line);
+            fleet.iter().any(is_logged).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_claim_that_was_released_has_not_expired() {
+    for kind in TierKind::ALL {
+        let (origin, server, gate) = (Origin::start(), TierServer::start(kind), Gate::default());
+        origin
+            .on("/page")
+            .reply(Reply::new(503).body("busy").after(&gate))
+            .reply(lasting("one"));
+        let [flag, address] = server.flags();
+        let flags = [&[&*flag, &*address, "--claim-timeout", "60s"], PATIENT].concat();
+        let [holder, node] = [0; 2].map(|_| Node::start_with(&origin, &flags));
+        let mut first = holder.proxy.ask("/page");
+        origin.wait_for("/page", 1);
+        let mut second = node.proxy.ask("/page");
+        node.proxy.settle();
+        gate.open();
+        first.response().assert_is(503, "busy");
+        second.response();
+        let metrics = node.ask_text("GET /metrics", "");
+        let counted = format!(
+            "microcache_tier_claims_expired_total{{tier=\"{}\"}} 0",
+            kind.name()
+        );
+        assert!(metrics.contains(&counted), "{metrics}");
     }
 }
 

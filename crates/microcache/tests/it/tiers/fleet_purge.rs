@@ -29,7 +29,7 @@ impl Node {
         serde_json::from_str(&self.ask_text(head, body)).expect("JSON")
     }
 
-    fn ask_text(&self, head: &str, body: &str) -> String {
+    pub(super) fn ask_text(&self, head: &str, body: &str) -> String {
         let mut client = Client::connect(self.admin);
         client.send(format!(
             "{head} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
