@@ -218,6 +218,52 @@ fn presence_is_that_of_all_nodes() {
 }
 
 #[test]
+fn a_key_of_another_type_is_named_and_the_hub_goes_on_when_it_is_gone() {
+    let redis = TierServer::start(TierKind::Redis);
+    for (name, stops_publishing) in [
+        ("mcd1u", true),
+        ("mcd1p", true),
+        ("mcd1s", false),
+        ("mcd1n", false),
+    ] {
+        redis.say("FLUSHALL");
+        let [hub] = nodes(&limited(&redis), &["--mercure-subscriptions"]);
+        hub.published("topic=a&id=1");
+        let key = key(name);
+        let remedy = format!("delete them (DEL {key})");
+        redis.say(&format!("DEL {key}"));
+        redis.say(&format!("SET {key} foreign"));
+        let reply = hub.publish("topic=a&id=never");
+        if stops_publishing {
+            assert_eq!((reply.status, reply.field("retry-after")), (503, Some("1")));
+            let text = reply.text();
+            assert!(
+                text.contains("nothing was published: push_redis:") && text.contains(&remedy),
+                "{text}"
+            );
+        } else {
+            assert_eq!(reply.status, 200, "{name}");
+        }
+        // A subscription is what these keys are needed for.
+        let _subscriber = hub.subscribe("topic=b", &[]);
+        hub.proxy.output_with(&remedy);
+        assert_eq!(redis.say(&format!("GET {key}")), "foreign");
+        redis.say(&format!("DEL {key}"));
+        hub.published("topic=a&id=2");
+        eventually("the history", || {
+            let (_, ids) = hub.after("earliest", &[], "2");
+            (ids.last().is_some_and(|id| id == "2")).then_some(())
+        });
+        eventually("the list", || {
+            redis
+                .say(&format!("EXISTS {}", self::key("mcd1n")))
+                .contains('1')
+                .then_some(())
+        });
+    }
+}
+
+#[test]
 fn damaged_records_are_skipped_and_the_stream_is_bounded() {
     let redis = TierServer::start(TierKind::Redis);
     let [hub] = nodes(

@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use super::super::history::History;
 use super::super::id::event_ids;
 use super::super::presence_record;
+use super::foreign_key::explained;
 use super::hub_record::{HubContent, HubPosition, HubRecord, PAGE, page};
 use super::scripts::{NEWEST, call, version};
 use crate::fleet::connection::{
@@ -48,6 +49,7 @@ impl HubReader {
             match self.follow().await {
                 Ok(()) => self.state.record_contact(),
                 Err(why) => {
+                    let why = explained(&self.connection, why).await;
                     let degraded = self.connection.line.degraded();
                     self.state.record_outage(&why, &degraded);
                     sleep(PAUSE).await;

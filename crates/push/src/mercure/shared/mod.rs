@@ -5,6 +5,7 @@
 //! same order. The same holds for presence, in a stream beside it: nodes share the subscriptions of their own
 //! subscribers, and end those of nodes that have gone.
 
+mod foreign_key;
 mod hub_reader;
 mod hub_record;
 mod presence_sharing;

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use microcache_store::random;
 use microcache_store::redis::{NoReply, Script, from_redis_value};
 
+use super::foreign_key::explained;
 use crate::changes::version::DocumentVersion;
 use crate::fleet::connection::{FleetConnection, REPLY_TIMEOUT, transfer_time};
 
@@ -27,8 +28,10 @@ pub(super) async fn call(
     let bytes: usize = arguments.iter().map(Vec::len).sum();
     let time_limit = REPLY_TIMEOUT + transfer_time(bytes as u64);
     let (line, keys) = (&connection.line, &connection.hub);
-    let reply = line.call(script, keys, &arguments, time_limit).await?;
-    from_redis_value(reply).map_err(|_| NoReply::Unreadable)
+    match line.call(script, keys, &arguments, time_limit).await {
+        Ok(reply) => from_redis_value(reply).map_err(|_| NoReply::Unreadable),
+        Err(why) => Err(explained(connection, why).await),
+    }
 }
 
 /// Returns a number as the state of a node counts them. Streams have no epochs: a reader notices missing entries.
