@@ -255,13 +255,13 @@ mod tests {
     #[tokio::test]
     async fn a_node_leaves_a_slot_that_another_has_taken() {
         let tier = ScriptedTier::new(0, 0);
-        let [mut slow, mut quick] = [node(&tier), node(&tier)];
-        let slot = write(&mut slow, "slow").await.expect("a slot");
-        tier.remove(id_of(slot)).await.expect("it expires");
-        quick.1.slot = Some(slot);
-        assert_eq!(write(&mut quick, "quick").await, Some(slot));
-        assert_ne!(write(&mut slow, "slow").await, Some(slot));
-        assert_eq!(listed(&slow).await, ["quick", "slow"]);
+        let [mut slow, mut thief] = [node(&tier), node(&tier)];
+        let taken = write(&mut slow, "slow").await.expect("a slot");
+        tier.remove(id_of(taken)).await.expect("it expires");
+        thief.1.slot = Some(taken);
+        assert_eq!(write(&mut thief, "thief").await, Some(taken));
+        assert_ne!(write(&mut slow, "slow").await, Some(taken));
+        assert_eq!(listed(&slow).await, ["slow", "thief"]);
     }
 
     #[tokio::test]
