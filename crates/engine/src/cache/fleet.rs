@@ -91,6 +91,8 @@ impl Cache {
         };
         let news = async {
             tokio::select! {
+                // In this order, so that a simulation with one seed is one run.
+                biased;
                 () = own => {}
                 () = others => {}
             }
