@@ -23,7 +23,8 @@ pub struct FieldIndex {
 pub(crate) struct IndexedLine {
     length: u32,
     name_length: u32,
-    known: Option<KnownName>,
+    /// The number of the name ([`KnownName::number`]).
+    number: u8,
 }
 
 impl FieldIndex {
@@ -38,13 +39,12 @@ impl FieldIndex {
     /// length, line end included.
     #[inline]
     pub fn push(&mut self, name_length: usize, known: Option<KnownName>, length: usize) {
-        if let Some(known) = known {
-            self.names.insert(known);
-        }
+        let number = known.map_or(KnownName::UNKNOWN, KnownName::number);
+        self.names.insert_number(number);
         self.lines.push(IndexedLine {
             length: length as u32,
             name_length: name_length as u32,
-            known,
+            number,
         });
     }
 
@@ -75,7 +75,13 @@ impl FieldIndex {
         block.truncate(length);
     }
 
-    /// The known names that occur.
+    /// The number of lines.
+    #[inline]
+    pub fn line_count(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// The names that occur.
     pub(crate) const fn names(&self) -> NameSet {
         self.names
     }
@@ -97,7 +103,14 @@ impl IndexedLine {
     }
 
     /// The name, if it is known.
-    pub(crate) const fn known(self) -> Option<KnownName> {
-        self.known
+    #[inline]
+    pub(crate) fn known(self) -> Option<KnownName> {
+        KnownName::numbered(self.number)
+    }
+
+    /// The number of the name.
+    #[inline]
+    pub(crate) const fn number(self) -> u8 {
+        self.number
     }
 }

@@ -78,7 +78,11 @@ impl NameList {
     }
 
     /// Returns true if it has the name, in any ASCII case.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "known names, which most are, are looked up in a constant"
+    )]
+    #[inline(always)]
     pub(crate) fn has(&self, name: FieldName<'_>) -> bool {
         match name.known {
             Some(known) => self.known.contains(known),

@@ -7,7 +7,7 @@ use crate::text_table::{Case, TextTable};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KnownName(u8);
 
-/// The known names, in lower case: letters, digits and hyphens. At most 128. A name is here if
+/// The known names, in lower case: letters, digits and hyphens. At most 127. A name is here if
 /// clients or origins send it often, or if a rule is about it alone.
 const TEXTS: [&str; 116] = [
     "accept",
@@ -181,10 +181,19 @@ impl KnownName {
         all
     }
 
-    /// The set of this name alone.
+    /// The number of all names that are not known.
+    pub(crate) const UNKNOWN: u8 = 127;
+
+    /// Its number, below [`Self::UNKNOWN`].
     #[inline]
-    pub(crate) const fn bit(self) -> u128 {
-        1 << self.0
+    pub(crate) const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The name with this number.
+    #[inline]
+    pub(crate) fn numbered(number: u8) -> Option<Self> {
+        (number != Self::UNKNOWN).then_some(Self(number))
     }
 }
 

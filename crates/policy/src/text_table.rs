@@ -171,7 +171,8 @@ impl Words {
     #[inline]
     const fn hash(&self, multiplier: u64) -> usize {
         const CASE: u64 = 0x2020_2020_2020_2020;
-        let ends = (self.ends[0] | CASE) ^ (self.ends[1] | CASE).rotate_left(29);
+        // Whole bytes are rotated: the bits of the case stay in their places.
+        let ends = self.ends[0] ^ self.ends[1].rotate_left(24) | CASE;
         let mixed = ends ^ self.length as u64;
         (mixed.wrapping_mul(multiplier) >> (64 - SLOTS.ilog2())) as usize
     }

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn attempts_end_when_nobody_needs_them() {
+    async fn attempts_end_when_no_client_needs_them() {
         let connected = PACE.connect(Duration::ZERO, async || Err::<(), _>(()), |()| None);
         assert_eq!(connected.await, None);
     }

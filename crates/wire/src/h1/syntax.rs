@@ -3,7 +3,7 @@
 use microcache_policy::syntax::is_tchar;
 
 /// Characters of tokens (RFC 9110 §5.6.2 `tchar`): methods and field names.
-pub(crate) const TOKEN: u8 = 1;
+pub(super) const TOKEN: u8 = 1;
 /// Characters of field values and reason phrases (RFC 9110 §5.5), white space included.
 pub(super) const VALUE: u8 = 2;
 /// Characters of URIs (RFC 3986 §2) except `#`: fragments are never sent (RFC 9112 §3.2).
@@ -59,7 +59,7 @@ const fn contains(set: &[u8], byte: u8) -> bool {
 }
 
 /// Returns the number of leading bytes in `class`.
-pub(crate) fn span(bytes: &[u8], class: u8) -> usize {
+pub(super) fn span(bytes: &[u8], class: u8) -> usize {
     bytes
         .iter()
         .position(|&b| CLASS[usize::from(b)] & class == 0)
@@ -78,48 +78,74 @@ pub(crate) fn target_span(bytes: &[u8]) -> usize {
     }
 }
 
-/// Same as `span(bytes, VALUE)`, sixteen bytes at a time: values are most of a head.
-#[inline]
-pub(crate) fn value_span(bytes: &[u8]) -> usize {
-    let (blocks, _) = bytes.as_chunks::<16>();
-    let mut at = 0;
+/// Same as `span(bytes, VALUE)`, sixteen printable characters at a time: values are most of a head.
+pub(super) fn value_span(bytes: &[u8]) -> usize {
+    let printable = printable_end(bytes, 0).unwrap_or(0);
+    printable + span(&bytes[printable..], VALUE)
+}
+
+/// Returns `true` if all bytes are allowed in a field value.
+pub(crate) fn is_value(bytes: &[u8]) -> bool {
+    // Short ones as two words, which overlap.
+    let is_printable = |word: &[u8; 8]| first(others(u64::from_le_bytes(*word))).is_none();
+    match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(front), Some(back)) if bytes.len() <= 16 => {
+            is_printable(front) && is_printable(back) || span(bytes, VALUE) == bytes.len()
+        }
+        _ => value_span(bytes) == bytes.len(),
+    }
+}
+
+/// Returns the end of the printable ASCII characters from `start`; `None` for fewer than sixteen bytes.
+#[expect(
+    clippy::inline_always,
+    reason = "a browser's head has fifteen values, and each pays for a call"
+)]
+#[inline(always)]
+pub(super) fn printable_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let (blocks, tail) = bytes.get(start..)?.as_chunks::<16>();
+    let mut at = start;
     for block in blocks {
-        if has_control(block) {
-            let (front, back) = halves(block);
-            at += first_control(front).unwrap_or_else(|| 8 + first_control(back).unwrap_or(8));
-            // A tab is the only one that is allowed.
-            return match bytes.get(at) {
-                Some(b'\t') => at + span(&bytes[at..], VALUE),
-                _ => at,
-            };
+        if has_other(block) {
+            return Some(at + first_other(u128::from_le_bytes(*block))?);
         }
         at += 16;
     }
-    at + span(&bytes[at..], VALUE)
+    // The last sixteen bytes, without those that were tested. Zeros are behind them.
+    let last = u128::from_le_bytes(*bytes.last_chunk()?);
+    let rest = last.checked_shr(128 - 8 * tail.len() as u32);
+    Some(at + first_other(rest.unwrap_or(0))?)
 }
 
-/// Returns `true` if there is a control byte among these.
-#[expect(
-    clippy::needless_bitwise_bool,
-    reason = "without branches the compiler tests all sixteen at once"
-)]
+/// Returns `true` if one of these bytes is no printable ASCII character.
 #[inline]
-fn has_control(block: &[u8; 16]) -> bool {
-    block
-        .iter()
-        .fold(false, |other, &b| other | (b < b' ') | (b == 0x7f))
+fn has_other(block: &[u8; 16]) -> bool {
+    // The next byte of each is negative if it is above `~`.
+    let is_other = |b: u8| b.wrapping_add(1).cast_signed() <= b' ' as i8;
+    block.iter().fold(false, |other, &b| other | is_other(b))
+}
+
+/// Returns the index of the first byte that is no printable ASCII character.
+#[inline]
+const fn first_other(block: u128) -> Option<usize> {
+    match first(others(block as u64)) {
+        None => match first(others((block >> 64) as u64)) {
+            None => None,
+            Some(at) => Some(8 + at),
+        },
+        front => front,
+    }
+}
+
+/// Sets the highest bit of each byte that is no printable ASCII character, up to the first of them.
+#[inline]
+const fn others(word: u64) -> u64 {
+    word.wrapping_add(repeated(1)) | word | word.wrapping_sub(repeated(b' '))
 }
 
 /// Each byte of a word has this value.
 const fn repeated(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
-}
-
-/// Returns the index of the first control byte of a word.
-#[inline]
-const fn first_control(word: u64) -> Option<usize> {
-    let below_space = word.wrapping_sub(repeated(b' ')) & !word;
-    first(below_space | zeros(word ^ repeated(0x7f)))
 }
 
 /// Returns the index of the first colon of sixteen bytes.
@@ -180,6 +206,29 @@ mod tests {
                     let mut bytes = clean.clone();
                     bytes[at] = byte;
                     assert_eq!(value_span(&bytes), span(&bytes, VALUE), "{bytes:?}");
+                    let is_valid = span(&bytes, VALUE) == len;
+                    assert_eq!(is_value(&bytes), is_valid, "{bytes:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_byte_that_is_not_printable_is_found() {
+        for length in 0..70 {
+            let clean = vec![b'v'; length];
+            let is_long = length >= 16;
+            for start in 0..=length {
+                assert_eq!(printable_end(&clean, start), is_long.then_some(length));
+            }
+            for at in 0..length {
+                for byte in 0..=u8::MAX {
+                    let mut bytes = clean.clone();
+                    bytes[at..].fill(byte);
+                    let is_printable = matches!(byte, b' '..=b'~');
+                    let end = if is_printable { length } else { at };
+                    let found = printable_end(&bytes, at / 2);
+                    assert_eq!(found, is_long.then_some(end), "{bytes:?}");
                 }
             }
         }
