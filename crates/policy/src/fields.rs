@@ -102,6 +102,33 @@ impl<'a> Fields<'a> {
         Lines(self.bare_lines())
     }
 
+    /// Visits the lines with one of these names and those with an unknown name, in order. It does not look at the others.
+    #[expect(
+        clippy::inline_always,
+        reason = "a hit pays for the call, which others make only now and then"
+    )]
+    #[inline(always)]
+    pub(crate) fn visit(self, names: NameSet, visit: impl FnMut(Option<KnownName>, FieldLine<'_>)) {
+        let names = names.with_unknown();
+        match self.index {
+            Some(index) if !index.names().meets(names) => {}
+            Some(index) => visit_lines(self.block, index, names, visit),
+            None => {
+                let copy = self.to_indexed();
+                let index = copy.index.unwrap_or_default();
+                visit_lines(&copy.block, &index, names, visit);
+            }
+        }
+    }
+
+    /// A copy of the lines, with an index.
+    #[cold]
+    fn to_indexed(self) -> FieldsBuf {
+        let mut copy = FieldsBuf::indexed(self.block.len());
+        copy.extend_lines(self, |_| true);
+        copy
+    }
+
     #[inline]
     fn bare_lines(self) -> BareLines<'a> {
         BareLines {
@@ -151,6 +178,31 @@ impl<'a> Fields<'a> {
     /// quoted strings do not separate.
     pub fn members(self, name: &str) -> impl Iterator<Item = &'a [u8]> + use<'a, '_> {
         self.all(name).flat_map(split_list)
+    }
+}
+
+fn visit_lines<'a>(
+    block: &'a [u8],
+    index: &FieldIndex,
+    names: NameSet,
+    mut visit: impl FnMut(Option<KnownName>, FieldLine<'a>),
+) {
+    let mut end = 0;
+    for line in index.lines() {
+        let start = end;
+        end += line.len();
+        if !names.has_number(line.number()) {
+            continue;
+        }
+        let Some(bytes) = block.get(start..end) else {
+            return;
+        };
+        let found = FieldLine {
+            bytes,
+            name_length: line.name_len(),
+            index: Some(*line),
+        };
+        visit(line.known(), found);
     }
 }
 
@@ -650,6 +702,20 @@ mod tests {
         }
         for name in KnownName::all() {
             assert!(plain.values(name).eq(indexed.values(name)), "{name:?}");
+            let visited = [plain, indexed].map(|fields| {
+                let mut lines = Vec::new();
+                fields.visit(NameSet::of(&[name]), |known, line| {
+                    lines.push((known, line.name().to_vec(), line.value().to_vec()));
+                });
+                lines
+            });
+            assert_eq!(visited[0], visited[1], "{name:?}");
+            let is_meant = |line: &FieldLine<'_>| line.known().is_none_or(|known| known == name);
+            let expected: Vec<_> = plain.lines().filter(is_meant).collect();
+            let expected = expected
+                .iter()
+                .map(|line| (line.known(), line.name().to_vec(), line.value().to_vec()));
+            assert!(expected.eq(visited[0].iter().cloned()), "{name:?}");
             assert_eq!(
                 indexed.may_have(NameSet::of(&[name])),
                 plain.value(name).is_some()

@@ -159,7 +159,10 @@ impl RequestFacts {
             Handling::Pass(PassReason::Connection)
         } else if directives.no_store {
             Handling::Pass(PassReason::NoStore)
-        } else if seen.sent > MAX_SENT && !rules.obeys_client && sent_bytes(fields) > MAX_SENT {
+        } else if seen.may_send_too_much(fields)
+            && !rules.obeys_client
+            && sent_bytes(fields) > MAX_SENT
+        {
             Handling::Pass(PassReason::LongFields)
         } else if credentials.authorization || credentials.cookie {
             Handling::Credentialed
@@ -350,8 +353,8 @@ struct FieldScan {
     wants_fragment: bool,
     has_context: bool,
     accept: Option<AcceptClass>,
-    /// Bytes of the lines that a shared fetch sends.
-    sent: usize,
+    /// Bytes of the lines with cookies.
+    cookie_bytes: usize,
     conditional: bool,
     has_range: bool,
     range: Option<RequestedRange>,
@@ -366,13 +369,10 @@ impl FieldScan {
     #[inline(always)]
     fn read(fields: Fields<'_>, rules: &Rules) -> Self {
         let mut seen = Self::default();
-        for line in fields.lines() {
-            match line.known() {
-                Some(name) if OBSERVED.contains(name) => seen.note(name, line, fields, rules),
-                Some(_) => {}
-                None => seen.note_other(line, rules),
-            }
-        }
+        fields.visit(OBSERVED, |name, line| match name {
+            Some(name) => seen.note(name, line, fields, rules),
+            None => seen.note_other(line, rules),
+        });
         seen
     }
 
@@ -383,16 +383,13 @@ impl FieldScan {
     #[inline(always)]
     fn note(&mut self, name: KnownName, line: FieldLine<'_>, fields: Fields<'_>, rules: &Rules) {
         match name {
-            names::USER_AGENT | names::ACCEPT_ENCODING | names::ACCEPT_LANGUAGE => {
-                self.sent += line.len();
-            }
             names::ACCEPT => {
                 let value = line.value();
-                self.sent += line.len();
                 self.event_stream |= accepts_event_stream(value);
                 self.note_accept(value, fields);
             }
             names::COOKIE => {
+                self.cookie_bytes += line.len();
                 let is_removed = || rules.request.removed_fields.matches(b"cookie");
                 if !rules.are_private() && !is_removed() {
                     self.cookies.take_line(line.value(), rules);
@@ -424,6 +421,12 @@ impl FieldScan {
         }
     }
 
+    /// Returns false if the values that a shared fetch sends unchanged are certainly not above [`MAX_SENT`]: nearly all heads
+    /// are shorter, but for their cookies.
+    fn may_send_too_much(&self, fields: Fields<'_>) -> bool {
+        fields.as_block().len() > MAX_SENT + self.cookie_bytes
+    }
+
     /// Adds a line of `Accept`. Several lines count together.
     #[inline]
     fn note_accept(&mut self, value: &[u8], fields: Fields<'_>) {
@@ -450,8 +453,6 @@ impl FieldScan {
 /// The known names that facts depend on.
 const OBSERVED: NameSet = NameSet::of(&[
     names::ACCEPT,
-    names::ACCEPT_ENCODING,
-    names::ACCEPT_LANGUAGE,
     names::CACHE_CONTROL,
     names::CONNECTION,
     names::COOKIE,
@@ -461,7 +462,6 @@ const OBSERVED: NameSet = NameSet::of(&[
     names::IF_UNMODIFIED_SINCE,
     names::PRAGMA,
     names::RANGE,
-    names::USER_AGENT,
 ])
 .and(JUDGED);
 
@@ -484,9 +484,12 @@ const NEGOTIATING: NameList =
 /// Bytes of the values that a shared fetch sends unchanged.
 #[cold]
 fn sent_bytes(fields: Fields<'_>) -> usize {
-    let names = [names::ACCEPT, names::ACCEPT_LANGUAGE, names::USER_AGENT];
-    let values = names.into_iter().flat_map(|name| fields.values(name));
-    values.map(<[u8]>::len).sum()
+    const SENT: NameSet = NameSet::of(&[names::ACCEPT, names::ACCEPT_LANGUAGE, names::USER_AGENT]);
+    let mut bytes = 0;
+    fields.visit(SENT, |name, line| {
+        bytes += name.map_or(0, |_| line.value().len());
+    });
+    bytes
 }
 
 /// The fields by which a request asks for a fragment of the page.
@@ -497,13 +500,27 @@ pub fn fragment_fields<'a>(fields: Fields<'a>, rules: &'a Rules) -> impl Iterato
 }
 
 fn accepts_event_stream(accept: &[u8]) -> bool {
-    // Most values have no hyphen, or not behind these words.
-    let is_near = |hyphen: usize| {
-        let before = accept[..hyphen].last_chunk::<10>();
-        before.is_some_and(|words| words.eq_ignore_ascii_case(b"text/event"))
+    has_hyphen_behind_t(accept) && accept.split(|&b| b == b',').any(is_event_stream)
+}
+
+/// Returns true for an event stream, and for few other values of `Accept`.
+fn has_hyphen_behind_t(text: &[u8]) -> bool {
+    let is_place = |(&t, &hyphen): (&u8, &u8)| (t | 0x20 == b't') & (hyphen == b'-');
+    let is_in = |(before, behind): (&[u8; 16], &[u8; 16])| {
+        // Without branches the compiler tests all sixteen at once.
+        let places = before.iter().zip(behind);
+        places.fold(false, |found, place| found | is_place(place))
     };
-    memchr::memchr_iter(b'-', accept).any(is_near)
-        && accept.split(|&b| b == b',').any(is_event_stream)
+    let (Some((_, behind)), Some((_, before))) = (text.split_first(), text.split_last()) else {
+        return false;
+    };
+    // Sixteen places at a time, the last of them once more.
+    let (Some(last_before), Some(last_behind)) = (before.last_chunk(), behind.last_chunk()) else {
+        return before.iter().zip(behind).any(is_place);
+    };
+    let (before, _) = before.as_chunks();
+    let (behind, _) = behind.as_chunks();
+    before.iter().zip(behind).any(is_in) || is_in((last_before, last_behind))
 }
 
 const EVENT_STREAM: &[u8] = b"text/event-stream";
@@ -616,6 +633,9 @@ mod tests {
             ("text/event-stream;q=1", true),
             ("text/event-streams", false),
             ("text/event-stream x", false),
+            ("TEXT/EVENT-STREAM", true),
+            ("text/html, a/long-type, TEXT/Event-Stream ;q=1", true),
+            ("text/html, a/long-type, text/event_stream, b/t-x", false),
             ("text/event", false),
             ("application/text/event-stream", false),
             ("", false),
