@@ -8,7 +8,7 @@
 use smallvec::SmallVec;
 
 use crate::fields::{Fields, FieldsBuf};
-use crate::impersonal::is_impersonal;
+use crate::impersonal::{is_impersonal, is_impersonal_token};
 use crate::known_name::names;
 use crate::patterns::takes;
 use crate::query::decoded;
@@ -212,7 +212,12 @@ impl CookieFacts {
         self.plain &= self.number < MAX_PLAIN;
         self.number += 1;
         let (name, value) = split(pair);
-        if is_token(name) && is_plain_cookie_value(value) {
+        let is_plain = is_plain_cookie_value(value);
+        if is_plain && rules.key.cookies.is_empty() && is_impersonal_token(name) {
+            // As most cookies of most requests: it changes nothing.
+            return;
+        }
+        if is_plain && is_token(name) {
             self.note(name, rules);
         } else {
             self.plain = false;
@@ -276,6 +281,7 @@ fn is_harmless(name: &[u8], rules: &Rules) -> bool {
     is_impersonal(name) || rules.cookies_ignored.matches(name)
 }
 
+#[inline]
 fn is_removed(pair: &[u8], rules: &RequestRules) -> bool {
     !rules.removed_cookies.is_empty() && rules.removed_cookies.matches(split(pair).0.trim_ascii())
 }
@@ -286,21 +292,18 @@ fn lines<'a>(fields: Fields<'a>, rules: &RequestRules) -> impl Iterator<Item = &
 }
 
 fn pairs(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = Some(line);
+    let mut rest = line;
     std::iter::from_fn(move || {
-        let line = rest?;
-        let (pair, after) = match find(b';', line) {
-            Some(end) => (&line[..end], Some(&line[end + 1..])),
-            None => (line, None),
-        };
-        rest = after;
-        Some(pair)
+        loop {
+            match rest {
+                [] => return None,
+                [b' ' | b';', after @ ..] => rest = after,
+                _ => break,
+            }
+        }
+        let end = find(b';', rest).unwrap_or(rest.len());
+        rest.split_off(..end)
     })
-    .map(|pair| {
-        let spaces = pair.iter().take_while(|&&b| b == b' ').count();
-        &pair[spaces..]
-    })
-    .filter(|pair| !pair.is_empty())
 }
 
 #[cfg(test)]

@@ -137,20 +137,36 @@ static TABLE: TextTable<{ IMPERSONAL_COOKIES.len() }> =
 
 /// Returns true if a cookie is listed.
 pub(crate) fn is_impersonal(name: &[u8]) -> bool {
+    let begins_so = |beginning: &&str| name.starts_with(beginning.as_bytes());
+    is_impersonal_token(name) || IMPERSONAL_BEGINNINGS.iter().any(begins_so)
+}
+
+/// Returns true if a cookie is listed, and if its name is certainly a token: all of it is listed, or a number or an account
+/// follows.
+pub(crate) fn is_impersonal_token(name: &[u8]) -> bool {
     let after = |beginning: &&str| name.strip_prefix(beginning.as_bytes());
-    TABLE.find(name).is_some()
-        || IMPERSONAL_ACCOUNTS.iter().filter_map(after).any(is_account)
-        || IMPERSONAL_BEGINNINGS.iter().any(|one| after(one).is_some())
+    TABLE.find(name).is_some() || IMPERSONAL_ACCOUNTS.iter().filter_map(after).any(is_account)
 }
 
 fn is_account(rest: &[u8]) -> bool {
-    let in_account = |b: &u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b"-_".contains(b);
+    let in_account = |b: &u8| matches!(b, b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_');
     !rest.is_empty() && rest.iter().all(in_account)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::syntax::is_token;
+
+    #[test]
+    fn listed_names_are_tokens() {
+        for name in IMPERSONAL_COOKIES.iter().chain(IMPERSONAL_ACCOUNTS) {
+            assert!(is_token(name.as_bytes()), "{name}");
+        }
+        for byte in 0..=u8::MAX {
+            assert!(!is_account(&[byte]) || is_token(&[byte]), "{byte:#x}");
+        }
+    }
 
     #[test]
     fn the_exact_names_are_sorted() {

@@ -70,13 +70,16 @@ pub(crate) fn is_plain_cookie_value(value: &[u8]) -> bool {
 }
 
 /// Tests sixteen bytes for [`PLAIN_COOKIE`].
-#[inline]
+#[expect(
+    clippy::inline_always,
+    reason = "the patterns of bytes are loaded once for all blocks of a value"
+)]
+#[inline(always)]
 fn is_plain_cookie_block(block: &[u8; 16]) -> bool {
     // The compiler tests all sixteen at once, one condition after the other.
     let any = |is: fn(u8) -> bool| block.iter().fold(false, |found, &b| found | is(b));
-    // The backslash stands between the brackets.
-    !(any(|b| b <= b' ')
-        | any(|b| b >= 0x7f)
+    // Behind the tilde, the next byte is negative. The backslash stands between the brackets.
+    !(any(|b| b.wrapping_add(1).cast_signed() <= b'!' as i8)
         | any(|b| b.wrapping_sub(b'[') <= b']' - b'[')
         | any(|b| b == b'"')
         | any(|b| b == b',')
