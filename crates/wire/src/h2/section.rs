@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use microcache_policy::syntax::is_token;
 use microcache_policy::{Fields, FieldsBuf, KnownName, names};
 
 use super::extended_connect::{PROTOCOL, ask_in_http1};
@@ -9,7 +10,7 @@ use super::priority::Priority;
 use super::section_lines::SectionLines;
 use crate::h1::HeadLimits;
 use crate::h1::body::may_trail;
-use crate::h1::syntax::{MAX_LENGTH, TOKEN, span, target_span, value_span};
+use crate::h1::syntax::{MAX_LENGTH, is_value, target_span};
 use crate::h1::target::authority;
 
 /// Overhead of each field in bytes (RFC 9113 §6.5.2).
@@ -144,12 +145,15 @@ impl FieldSection {
         const VALUE: SectionError = SectionError::Malformed("an invalid field value");
         self.begun = true;
         let known = KnownName::of(name);
-        let is_token = known.is_some() || !name.is_empty() && span(name, TOKEN) == name.len();
-        if !is_token || name.iter().any(u8::is_ascii_uppercase) {
+        let is_valid_name = match known {
+            Some(known) => known.as_str().as_bytes() == name,
+            None => is_token(name) && !name.iter().any(u8::is_ascii_uppercase),
+        };
+        if !is_valid_name {
             return Err(NAME);
         }
         let white = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-        if value_span(value) != value.len() || white(value.first()) || white(value.last()) {
+        if !is_value(value) || white(value.first()) || white(value.last()) {
             return Err(VALUE);
         }
         match known {
@@ -220,7 +224,7 @@ impl FieldSection {
         let protocol = self.protocol.clone().and_then(|it| self.words.get(it));
         if let Some(protocol) = protocol {
             // It is appended to the lines.
-            if protocol.is_empty() || span(protocol, TOKEN) != protocol.len() {
+            if !is_token(protocol) {
                 return Err(SectionError::Malformed("an invalid :protocol"));
             }
             // RFC 9220 §3: 501 for an unknown protocol. Others cannot be translated to an HTTP/1 upgrade.
@@ -232,7 +236,7 @@ impl FieldSection {
         let is_tunnel = protocol.is_some();
         let word = |range: &Option<Range<usize>>| range.clone().and_then(|it| self.words.get(it));
         let method = word(&self.method).ok_or(SectionError::Malformed("no :method"))?;
-        if method.is_empty() || span(method, TOKEN) != method.len() {
+        if !is_token(method) {
             return Err(SectionError::Malformed("an invalid method"));
         }
         if is_tunnel && method != b"CONNECT" {
