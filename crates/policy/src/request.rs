@@ -504,10 +504,13 @@ fn accepts_event_stream(accept: &[u8]) -> bool {
 }
 
 /// Returns true for an event stream, and for few other values of `Accept`.
+#[expect(
+    clippy::needless_bitwise_bool,
+    reason = "without branches the compiler tests all sixteen at once"
+)]
 fn has_hyphen_behind_t(text: &[u8]) -> bool {
     let is_place = |(&t, &hyphen): (&u8, &u8)| (t | 0x20 == b't') & (hyphen == b'-');
     let is_in = |(before, behind): (&[u8; 16], &[u8; 16])| {
-        // Without branches the compiler tests all sixteen at once.
         let places = before.iter().zip(behind);
         places.fold(false, |found, place| found | is_place(place))
     };

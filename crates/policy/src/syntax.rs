@@ -79,7 +79,7 @@ fn is_plain_cookie_block(block: &[u8; 16]) -> bool {
     // The compiler tests all sixteen at once, one condition after the other.
     let any = |is: fn(u8) -> bool| block.iter().fold(false, |found, &b| found | is(b));
     // Behind the tilde, the next byte is negative. The backslash stands between the brackets.
-    !(any(|b| b.wrapping_add(1).cast_signed() <= b'!' as i8)
+    !(any(|b| b.wrapping_add(1).cast_signed() <= b'!'.cast_signed())
         | any(|b| b.wrapping_sub(b'[') <= b']' - b'[')
         | any(|b| b == b'"')
         | any(|b| b == b',')

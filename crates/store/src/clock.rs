@@ -8,6 +8,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use microcache_policy::{Millis, Time};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::poll_clock;
+
 /// Deviation of the wall clock, in milliseconds, up to which it does not count as set: room for clock
 /// slewing and for delays between two clock readings.
 const STEP: u64 = 20;
@@ -42,16 +44,21 @@ impl Clock {
         }
     }
 
-    /// Returns the current position on the time line.
+    /// Returns the position of the running poll on the time line ([`poll_clock::now`]).
     #[inline]
     pub fn now(&self) -> Time {
-        self.at(tokio::time::Instant::now())
+        self.at(poll_clock::now())
     }
 
-    /// Returns the position on the time line of a moment that is just now, for callers that need both.
+    /// Returns the current position on the time line, which becomes that of the running poll.
     #[inline]
-    pub fn at(&self, now: tokio::time::Instant) -> Time {
-        let awake = now.saturating_duration_since(self.started);
+    pub fn read(&self) -> Time {
+        self.at(poll_clock::read())
+    }
+
+    #[inline]
+    fn at(&self, time: tokio::time::Instant) -> Time {
+        let awake = time.saturating_duration_since(self.started);
         let awake = self.base.plus(awake.as_millis() as u64);
         awake.plus(MACHINE.slept(awake))
     }

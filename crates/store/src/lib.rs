@@ -17,6 +17,7 @@ mod log_position;
 pub mod memcached;
 pub mod memory;
 pub mod ownership;
+pub mod poll_clock;
 pub mod random;
 mod reconnection;
 #[cfg(feature = "redis")]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use microcache_policy::Detail;
+use microcache_store::poll_clock;
 use tokio::sync::oneshot;
 
 use crate::cache::flight::{Failure, Role};
@@ -49,7 +50,7 @@ impl Engine {
             reply: Some(reply),
             withheld: false,
         };
-        let fetched = tokio::spawn(Box::pin(self.lead(leader, fetch)));
+        let fetched = tokio::spawn(poll_clock::task(Box::pin(self.lead(leader, fetch))));
         let abandoned = AheadResult::Failed(Failure::Abandoned);
         // The body is not read here, so nothing else of the verdict may be held while it arrives.
         let (result, filling) = match verdict.await {

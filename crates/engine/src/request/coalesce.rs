@@ -13,7 +13,7 @@ use microcache_policy::vary::{self, Selection};
 use microcache_policy::{
     CacheStatus, Detail, Network, RequestFacts, Reuse, Time, in_use_until, reuse,
 };
-use microcache_store::Hit;
+use microcache_store::{Hit, poll_clock};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -294,7 +294,9 @@ impl Engine {
                 reply: None,
                 withheld: false,
             };
-            tokio::spawn(Box::pin(Arc::clone(self).lead(leader, fetch)));
+            tokio::spawn(poll_clock::task(Box::pin(
+                Arc::clone(self).lead(leader, fetch),
+            )));
         }
     }
 
@@ -336,7 +338,9 @@ impl Engine {
             reply: Some(reply),
             withheld: false,
         };
-        tokio::spawn(Box::pin(Arc::clone(self).lead(leader, fetch)));
+        tokio::spawn(poll_clock::task(Box::pin(
+            Arc::clone(self).lead(leader, fetch),
+        )));
         verdict
     }
 

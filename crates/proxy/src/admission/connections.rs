@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use microcache_policy::{Network, Time};
+use microcache_store::poll_clock;
 use parking_lot::Mutex;
 use pin_project_lite::pin_project;
 use slab::Slab;
@@ -166,7 +167,7 @@ impl<Work: Future<Output = ()>> Future for RegisteredTask<Work> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.project().work.poll(cx)
+        poll_clock::run(|| self.project().work.poll(cx))
     }
 }
 

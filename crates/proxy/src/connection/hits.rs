@@ -54,7 +54,8 @@ impl Connection {
         if self.requests == 0 && self.stream.has_agreed_on_http2() {
             return (0, Some(HitLoopExit::Http2));
         }
-        let now = *read_at.insert(self.session.shared.engine.clock.now());
+        // Not that of the poll: there may be many buffers in one.
+        let now = *read_at.insert(self.session.shared.engine.clock.read());
         let began = metrics::is_next().then(Instant::now);
         let mut timed = None;
         let mut used = 0;

@@ -1,12 +1,13 @@
 //! Account of a request: counts it when it is answered, and reports its end.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use http::{Method, Version};
 use microcache_engine::{Body, Outcome, Request, RequestHead, Response, RouteId};
 use microcache_policy::{Fields, IndexedBlock, Span, Time};
+use microcache_store::poll_clock;
+use tokio::time::Instant;
 
 use super::finished::{FinalResponse, FinishedRequest, TraceState};
 use super::log_notes::LogNotes;
@@ -104,18 +105,7 @@ impl RequestAccount {
     /// Starts the time that the client waits for its response.
     pub(super) fn waits(&mut self) {
         if let Some(open) = &mut self.0 {
-            open.state = State::Waits(Instant::now());
-        }
-    }
-
-    /// Ends the time that the client waits for its response.
-    pub(super) fn waited_until(&mut self, now: Instant) {
-        if let Some(open) = &mut self.0
-            && let State::Waits(since) = open.state
-        {
-            let waited = now.saturating_duration_since(since);
-            open.shared.metrics.waited(open.route, waited);
-            open.state = State::Read;
+            open.state = State::Waits(poll_clock::now());
         }
     }
 
@@ -136,6 +126,9 @@ impl RequestAccount {
             return;
         };
         let (metrics, outcome) = (&open.shared.metrics, response.outcome);
+        if let State::Waits(since) = open.state {
+            metrics.waited(open.route, poll_clock::now() - since);
+        }
         if let Some(before) = open.state.answer() {
             metrics.uncount(open.route, before.outcome, before.status);
         }

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use microcache_engine::{BoxFuture, Failure, Interim, Interims, NoResponse, OriginError, Response};
 use microcache_policy::{Network, Time};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::account::RequestAccount;
 use super::content::ContinueExpectation;
@@ -127,12 +126,10 @@ impl OngoingRequest {
             self.response = Some(Box::new(response));
             return Poll::Ready(Err(RequestEvent::Interim(interim)));
         }
-        let now = Instant::now();
-        self.account.waited_until(now.into_std());
         Poll::Ready(Ok(Box::new(AdmittedResponse {
             response,
             is_endless: false,
-            at: self.shared.engine.clock.at(now),
+            at: self.shared.engine.clock.now(),
             account: RequestAccount::default(),
             held: ResponsePermits::default(),
         })))

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use microcache_engine::origin::Tunnel;
+use microcache_store::poll_clock;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::runtime::{Handle, Id};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -129,7 +130,7 @@ impl InactivityTimer {
         let silence = self.silence;
         let deadline = *self
             .deadline
-            .get_or_insert_with(|| Instant::now() + silence);
+            .get_or_insert_with(|| poll_clock::now() + silence);
         let sleep = self
             .sleep
             .get_or_insert_with(|| Box::pin(sleep_until(deadline)));

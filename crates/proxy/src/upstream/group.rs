@@ -9,6 +9,7 @@ use microcache_engine::origin::{
     BoxFuture, Origin, OriginError, OriginRequest, OriginResponse, Urgency,
 };
 use microcache_policy::ContentKind;
+use microcache_store::poll_clock;
 use microcache_wire::h1::Framing;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -199,7 +200,7 @@ impl Group {
         if let Some(host) = &self.settings.host {
             request.authority = Bytes::copy_from_slice(host.as_bytes());
         }
-        let mut now = Instant::now();
+        let mut now = poll_clock::now().into_std();
         let (permit, mut upload);
         if let Some(free) = self.permit_at_once(request) {
             permit = free;
@@ -237,7 +238,7 @@ impl Group {
             };
             match attempt.send(&mut upload).await {
                 Ok((carrier, answer)) => {
-                    let now = Instant::now();
+                    let now = poll_clock::now().into_std();
                     if let Some(visit) = request.extensions.get::<ServerVisit>() {
                         visit.answered(now.saturating_duration_since(attempt.began));
                     }

@@ -121,7 +121,7 @@ pub(super) fn printable_end(bytes: &[u8], start: usize) -> Option<usize> {
 #[inline]
 fn has_other(block: &[u8; 16]) -> bool {
     // The next byte of each is negative if it is above `~`.
-    let is_other = |b: u8| b.wrapping_add(1).cast_signed() <= b' ' as i8;
+    let is_other = |b: u8| b.wrapping_add(1).cast_signed() <= b' '.cast_signed();
     block.iter().fold(false, |other, &b| other | is_other(b))
 }
 
