@@ -1,8 +1,8 @@
 //! A clock that is read once in a poll.
 //!
 //! Reading the clock takes 30 ns, and a request that goes to the origin asks for the time a dozen times, in two polls of
-//! its connection's task. Within [`run`], all of them get the time of the first reading, or of the last [`read`], which
-//! those call that may be many in one poll. Elsewhere every call reads the clock.
+//! its connection's task. Within [`run`], every call gets the time of the first reading, or of the last [`read`], which is
+//! for code that may run many times in one poll. Elsewhere every call reads the clock.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
