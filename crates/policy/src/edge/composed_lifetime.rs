@@ -137,8 +137,18 @@ impl ComposedLifetime {
         if !added.is_empty() {
             fields.push("Vary", added.join(&b", "[..]));
         }
-        fields.push("Cache-Control", self.directives().join(", "));
+        fields.push("Cache-Control", self.cache_control());
         fields
+    }
+
+    /// Returns the directives of a page with this lifetime.
+    pub fn cache_control(self) -> String {
+        self.directives().join(", ")
+    }
+
+    /// Returns true if no cache may store the page.
+    pub const fn is_unstorable(self) -> bool {
+        self.has(NO_STORE)
     }
 
     fn directives(self) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! The head of a composed page.
 
 use super::*;
+use crate::support::Gate;
 use crate::support::http2::Http2;
 
 /// A shared page with a shared fragment, both of them in memory.
@@ -71,6 +72,58 @@ fn the_strictest_lifetime_counts() {
         }
         assert_eq!(response.field("age"), None);
         assert_eq!(origin.requests().len(), 2);
+    }
+}
+
+#[test]
+fn a_page_that_is_still_arriving_keeps_the_restrictions_of_the_application() {
+    let origin = Origin::start();
+    let proxy = proxy(&origin, "[[routes]]\nedge = \"always\"");
+    for (target, lifetime, expected) in [
+        ("/1", "max-age=60", "private, no-cache"),
+        (
+            "/2",
+            "max-age=60, must-revalidate",
+            "private, no-cache, must-revalidate",
+        ),
+        ("/3", "max-age=0, no-store", "max-age=0, no-store"),
+        (
+            "/4",
+            "private, No-Store, no-cache=\"a\"",
+            "private, No-Store, no-cache=\"a\"",
+        ),
+    ] {
+        let gate = Gate::default();
+        let lifetime = format!("Cache-Control: {lifetime}");
+        let page = Reply::new(200).with_all(&[HTML, &lifetime, "Transfer-Encoding: chunked"]);
+        let page = page.chunk("<p>").pause(&gate).chunk("late</p>");
+        origin.on(target).reply(page.send("0\r\n\r\n"));
+        let mut client = proxy.ask(target);
+        let head = client.head();
+        assert_eq!(head.field("cache-control"), Some(expected));
+        gate.open();
+        assert_eq!(rest(&mut client), "<p>late</p>");
+    }
+    let cookie = "Set-Cookie: a=b";
+    origin
+        .on("/f/cookie")
+        .reply(Reply::ok(&[HTML, cookie], "c"));
+    for (target, expected) in [
+        ("/5", "private, no-cache, no-store"),
+        ("/6", "private, no-cache"),
+    ] {
+        let lifetime = if target == "/5" {
+            "no-store"
+        } else {
+            "private"
+        };
+        let lifetime = format!("Cache-Control: {lifetime}");
+        let body = "<esi:include src=\"/f/cookie\" wait=\"true\"/>";
+        origin.on(target).reply(Reply::ok(&[HTML, &lifetime], body));
+        let response = proxy.get(target);
+        response.assert_is(200, "c");
+        assert_eq!(response.field("set-cookie"), Some("a=b"));
+        assert_eq!(response.field("cache-control"), Some(expected));
     }
 }
 

@@ -4,15 +4,22 @@ use bytes::Bytes;
 use microcache_engine::{Body, Response};
 use microcache_policy::edge::ComposedLifetime;
 use microcache_policy::validate::{Precondition, not_modified_keeps, precondition};
-use microcache_policy::{Coding, FieldBlock, FieldsBuf, RequestFacts};
+use microcache_policy::{Coding, FieldBlock, FieldsBuf, RequestFacts, names};
 
 use super::super::header_rules::is_shared;
 use super::fragment::Fragment;
 use super::page_request::PageRequest;
 
-/// Writes the head of a page with parts that are still to come.
+/// Writes the head of a page with parts that are still to come. What the application forbids stays forbidden; nothing that a
+/// part says is stricter than its `no-store`, which keeps its words.
 pub(super) fn put_unknown(response: &mut Response) {
-    let fields = ComposedLifetime::UNKNOWN.fields(response.fields(), std::iter::empty());
+    let shell = ComposedLifetime::of(response.fields(), 0, is_shared(response));
+    let lifetime = shell.and(ComposedLifetime::UNKNOWN);
+    let mut fields = lifetime.fields(response.fields(), std::iter::empty());
+    if shell.is_unstorable() {
+        let lines: Vec<_> = response.fields().values(names::CACHE_CONTROL).collect();
+        fields.set("Cache-Control", lines.join(&b", "[..]));
+    }
     response.fields = Some(FieldBlock::from(fields));
     response.age = None;
     response.length = None;
@@ -38,7 +45,9 @@ pub(super) fn add_cookies(response: &mut Response, cookies: &[Bytes]) {
         return;
     }
     let mut fields = FieldsBuf::from(response.fields());
-    fields.set("Cache-Control", "private, no-cache");
+    let page = ComposedLifetime::of(response.fields(), 0, false);
+    let lifetime = page.and(ComposedLifetime::UNKNOWN);
+    fields.set("Cache-Control", lifetime.cache_control());
     for cookie in cookies {
         fields.push("Set-Cookie", cookie);
     }
