@@ -476,39 +476,40 @@ impl FieldsBuf {
 
     /// As [`Self::push`], with a value in pieces.
     pub fn push_joined(&mut self, name: &[u8], value: &[&[u8]]) {
-        let line = self.block.len();
-        let length: usize = value.iter().map(|piece| piece.len()).sum();
-        self.block.reserve(name.len() + length + b": \r\n".len());
-        self.block.extend_from_slice(name);
-        self.block.extend_from_slice(b": ");
-        let start = self.block.len();
-        for piece in value {
-            self.block.extend_from_slice(piece);
-        }
-        without_line_ends(&mut self.block[start..]);
-        self.block.extend_from_slice(b"\r\n");
-        if let Some(index) = &mut self.index {
-            index.push(name.len(), KnownName::of(name), self.block.len() - line);
-        }
+        let known = self.index.as_ref().and_then(|_| KnownName::of(name));
+        self.push_pieces(&[name, b": "], value, name.len(), known);
     }
 
     /// As [`Self::push_joined`], with a known name: several times as fast.
     #[inline]
     pub fn push_line<const N: usize>(&mut self, start: LineStart, value: [&[u8]; N]) {
+        let (name_length, known) = (start.name().len(), Some(start.known()));
+        self.push_pieces(&[start.text().as_bytes()], &value, name_length, known);
+    }
+
+    /// Appends a line whose start and value are in pieces, and adds it to the index.
+    #[inline]
+    fn push_pieces(
+        &mut self,
+        start: &[&[u8]],
+        value: &[&[u8]],
+        name_length: usize,
+        known: Option<KnownName>,
+    ) {
         let line = self.block.len();
-        let length: usize = value.iter().map(|piece| piece.len()).sum();
-        self.block
-            .reserve(start.text().len() + length + b"\r\n".len());
-        self.block.extend_from_slice(start.text().as_bytes());
-        let begin = self.block.len();
+        let length: usize = start.iter().chain(value).map(|piece| piece.len()).sum();
+        self.block.reserve(length + b"\r\n".len());
+        for piece in start {
+            self.block.extend_from_slice(piece);
+        }
+        let value_at = self.block.len();
         for piece in value {
             self.block.extend_from_slice(piece);
         }
-        without_line_ends(&mut self.block[begin..]);
+        without_line_ends(&mut self.block[value_at..]);
         self.block.extend_from_slice(b"\r\n");
         if let Some(index) = &mut self.index {
-            let name_length = start.name().len();
-            index.push(name_length, Some(start.known()), self.block.len() - line);
+            index.push(name_length, known, self.block.len() - line);
         }
     }
 

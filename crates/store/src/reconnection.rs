@@ -1,4 +1,4 @@
-//! When a client that has no connection to its server tries to connect.
+//! Pace of a client that tries to connect to the server that it has lost.
 //!
 //! A server that is restarted refuses connections, which costs it little, and accepts them some moments later: after a
 //! refusal the next attempt follows within [`SOON`]. A server that hangs, and a network that drops packets, answer nothing:

@@ -7,7 +7,7 @@ use microcache_store::redis::{Cmd, NoReply, cmd};
 
 use crate::fleet::connection::{FleetConnection, REPLY_TIMEOUT};
 
-/// What Redis replies to a command for keys of another type.
+/// Reply of Redis to a command for keys of another type.
 const WRONG_TYPE: &str = "WRONGTYPE";
 
 /// Adds the names of the keys and the remedy if a command failed because keys have the wrong type.
