@@ -7,8 +7,6 @@ use crate::config::Config;
 
 /// Reserved for listeners and the system.
 const RESERVED: u64 = 64;
-/// Files in memory (memfd) that each thread keeps.
-pub(crate) const COPIES: usize = 32;
 /// Part of all descriptors for files of the disk tier, within limits: each open file costs about two KiB of
 /// kernel memory.
 const FILES_SHARE: u64 = 8;
@@ -24,9 +22,7 @@ pub(crate) fn for_clients(config: &Config) -> usize {
         .map(|group| group.max_concurrent)
         .sum();
     let files = config.tiers.disk.as_ref().map_or(0, |_| for_files());
-    let copies = config.threads.saturating_mul(COPIES);
-    let others = origin.saturating_add(copies).saturating_add(files);
-    let reserved = RESERVED.saturating_add(others as u64);
+    let reserved = RESERVED.saturating_add(origin.saturating_add(files) as u64);
     let left = all.saturating_sub(reserved).max(all / 2).max(1);
     usize::try_from(left)
         .unwrap_or(usize::MAX)

@@ -13,7 +13,6 @@ mod file;
 mod file_answer;
 mod head;
 mod hits;
-mod memfd_copies;
 mod pending;
 mod plain;
 mod presence;

@@ -1,10 +1,8 @@
 //! Output of a connection that is still to be sent.
 
-use std::fs::File;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,45 +13,19 @@ use tokio::net::TcpStream;
 use tokio::task::coop::poll_proceed;
 use tokio::time::timeout;
 
-use super::plain::PlainSocket;
+use super::socket;
 use super::transport::{ClientTransport, WriteHalf};
-use super::{memfd_copies, socket};
 
 /// Most slices in one vectored write.
 const MAX_AT_ONCE: usize = 16;
 
-/// Bytes and pages still to be sent, in order.
+/// Bytes still to be sent, in order.
 #[derive(Debug, Default)]
 pub(crate) struct OutputQueue {
-    pieces: SmallVec<[OutputPart; 4]>,
+    pieces: SmallVec<[Bytes; 4]>,
     /// Memory in bytes that is held until the output is sent, in addition to the parts: a partly sent body
     /// keeps its whole allocation.
     pins: usize,
-}
-
-/// One part of the output.
-#[derive(Debug)]
-enum OutputPart {
-    Bytes(Bytes),
-    Pages(FilePages),
-}
-
-/// Remainder of a file that is sent with `sendfile`.
-#[derive(Debug)]
-struct FilePages {
-    file: Arc<File>,
-    at: u64,
-    end: u64,
-}
-
-impl OutputPart {
-    const fn len(&self) -> usize {
-        match self {
-            Self::Bytes(bytes) => bytes.len(),
-            // At most the size of the body in memory that it copies.
-            Self::Pages(pages) => (pages.end - pages.at) as usize,
-        }
-    }
 }
 
 impl OutputQueue {
@@ -65,13 +37,13 @@ impl OutputQueue {
 
     pub(crate) fn push(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
-            self.pieces.push(OutputPart::Bytes(bytes));
+            self.pieces.push(bytes);
         }
     }
 
     /// Returns the number of bytes left to send.
     pub(crate) fn len(&self) -> usize {
-        self.pieces.iter().map(OutputPart::len).sum()
+        self.pieces.iter().map(Bytes::len).sum()
     }
 
     /// Returns the memory in bytes that the output holds.
@@ -92,11 +64,8 @@ impl OutputQueue {
         stream: &mut WriteHalf<'_>,
         stall: Duration,
     ) -> io::Result<()> {
-        while let Some(first) = self.pieces.first_mut() {
-            let written = match first {
-                OutputPart::Bytes(_) => self.write_bytes(stream, stall).await?,
-                OutputPart::Pages(pages) => Box::pin(pages.send_to(stream, stall)).await?,
-            };
+        while !self.pieces.is_empty() {
+            let written = self.write_bytes(stream, stall).await?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
@@ -110,7 +79,7 @@ impl OutputQueue {
         }
     }
 
-    /// Writes as much of the leading bytes as the socket takes.
+    /// Writes as much as the socket takes.
     async fn write_bytes(&self, stream: &mut WriteHalf<'_>, stall: Duration) -> io::Result<usize> {
         // Usually the socket takes them at once, and no timer is needed; boxed, it does not enlarge the future.
         let at_once = poll_fn(|cx| Poll::Ready(self.poll_write(cx, stream)));
@@ -135,20 +104,15 @@ impl OutputQueue {
         }
     }
 
-    /// Collects the leading bytes into slices.
+    /// Collects the first pieces into slices.
     fn gather<'a, 's>(&'a self, slices: &'s mut [IoSlice<'a>; MAX_AT_ONCE]) -> &'s [IoSlice<'a>] {
-        let mut count = 0;
         for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
-            let OutputPart::Bytes(bytes) = piece else {
-                break;
-            };
-            *slice = IoSlice::new(bytes);
-            count += 1;
+            *slice = IoSlice::new(piece);
         }
-        &slices[..count]
+        &slices[..self.pieces.len().min(MAX_AT_ONCE)]
     }
 
-    /// Sends what the socket takes at once; ready when everything is sent. Must not contain pages.
+    /// Sends what the socket takes at once; ready when everything is sent.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -174,7 +138,7 @@ impl OutputQueue {
         stream: &TcpStream,
         stall: Duration,
     ) -> io::Result<()> {
-        while let Some(OutputPart::Bytes(bytes)) = self.pieces.first() {
+        while let Some(bytes) = self.pieces.first() {
             match socket::try_send_before_more(stream, bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => self.advance(written),
@@ -195,26 +159,8 @@ impl OutputQueue {
         });
         let gone = gone.count();
         self.pieces.drain(..gone);
-        match self.pieces.first_mut() {
-            Some(OutputPart::Bytes(bytes)) => bytes.advance(written),
-            Some(OutputPart::Pages(pages)) => pages.at += written as u64,
-            None => {}
-        }
-    }
-}
-
-impl FilePages {
-    /// Sends pages with `sendfile`, as much as the socket takes. Returns the number of bytes.
-    async fn send_to(&self, stream: &WriteHalf<'_>, stall: Duration) -> io::Result<usize> {
-        // Pages are only used on plain sockets.
-        let socket = stream.as_socket().ok_or(io::ErrorKind::Unsupported)?;
-        loop {
-            match socket::try_send_file(socket, &self.file, self.at, self.end) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    timeout(stall, socket.writable()).await??;
-                }
-                sent => return sent,
-            }
+        if let Some(first) = self.pieces.first_mut() {
+            first.advance(written);
         }
     }
 }
@@ -226,11 +172,6 @@ pub(crate) fn write_now(
     head: &[u8],
     body: &Bytes,
 ) -> io::Result<Option<Box<OutputQueue>>> {
-    if let ClientTransport::Plain(socket) = stream
-        && let Some(copy) = memfd_copies::copy_of(body)
-    {
-        return send_file_now(socket, head, copy, body.len());
-    }
     let total = head.len() + body.len();
     let mut done = 0;
     while done < total {
@@ -256,37 +197,6 @@ pub(crate) fn write_now(
         }
     }
     Ok(stream.holds_back().then(Box::default))
-}
-
-/// Writes as [`write_now`] does, with a body in a file that is sent with `sendfile`.
-fn send_file_now(
-    socket: &PlainSocket,
-    head: &[u8],
-    body: Arc<File>,
-    length: usize,
-) -> io::Result<Option<Box<OutputQueue>>> {
-    let mut done = 0;
-    while done < head.len() + length {
-        let sent = socket.try_write(|socket| match head.get(done..) {
-            Some(head) if !head.is_empty() => socket::send_before_more(socket, head),
-            _ => socket::send_file(socket, &body, (done - head.len()) as u64, length as u64),
-        });
-        match sent {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(sent) => done += sent,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let mut rest = rest_of(head, done);
-                rest.pieces.push(OutputPart::Pages(FilePages {
-                    file: body,
-                    at: rest.pins as u64,
-                    end: length as u64,
-                }));
-                return Ok(Some(rest));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(None)
 }
 
 /// Returns the rest of a head after `done` bytes of it and the body behind it.
