@@ -155,25 +155,33 @@ impl TlsSession {
         let received = loop {
             let UnbufferedStatus { mut discard, state } =
                 self.rustls.process_tls_records(&mut records[used..]);
-            let mut waits = false;
-            match state {
+            let is_done = match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     while let Some(record) = traffic.next_record() {
                         let record = record?;
                         discard += record.discard;
                         deliver(record.payload);
                     }
+                    // Replies to earlier records were encoded before: there is nothing left to ask for.
+                    used + discard == records.len()
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
                     encode(&mut data, &mut self.outgoing)?;
+                    false
                 }
-                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                Ok(ConnectionState::PeerClosed) => self.has_ended = true,
-                Ok(_) => waits = true,
+                Ok(ConnectionState::TransmitTlsData(data)) => {
+                    data.done();
+                    false
+                }
+                Ok(ConnectionState::PeerClosed) => {
+                    self.has_ended = true;
+                    false
+                }
+                Ok(_) => true,
                 Err(error) => break Err(error),
-            }
+            };
             used += discard;
-            if waits {
+            if is_done {
                 break Ok(());
             }
         };
