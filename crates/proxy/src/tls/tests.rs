@@ -265,6 +265,30 @@ fn close_notify_is_sent_and_received() {
 }
 
 #[test]
+fn keys_change_between_requests_and_the_last_request_comes_with_the_end() {
+    let files = Folder::new();
+    let config = Arc::new(client(&TLS13, ALL));
+    for step in [1, 32 * 1024] {
+        let mut session = TlsSession::new(server(&files, &["a.example"])).unwrap();
+        let mut client = connect(&config, "a.example");
+        exchange(&mut client, &mut session, step).unwrap();
+        let mut out = RecordBuffer::new();
+        for round in [b"a", b"b"] {
+            client.writer().write_all(b"1").unwrap();
+            client.refresh_traffic_keys().unwrap();
+            client.writer().write_all(b"2").unwrap();
+            assert_eq!(exchange(&mut client, &mut session, step).unwrap(), b"12");
+            session.encrypt(&[IoSlice::new(round)], &mut out).unwrap();
+            assert_eq!(tell(&mut client, out.filled()).unwrap(), round);
+        }
+        client.writer().write_all(b"3").unwrap();
+        client.send_close_notify();
+        assert_eq!(exchange(&mut client, &mut session, step).unwrap(), b"3");
+        assert!(session.has_ended());
+    }
+}
+
+#[test]
 fn a_client_without_tls_gets_an_alert_and_nothing_else() {
     let files = Folder::new();
     let server = server(&files, &["a.example"]);
