@@ -16,7 +16,7 @@ use crate::lifecycle::InheritedSockets;
 use crate::observe::{Kind, Notices, Traces};
 use crate::session::FinishedRequest;
 use crate::session::finished::OnFinished;
-use crate::shared::{Shared, keep_updates, start_push};
+use crate::shared::{Shared, start_push};
 use crate::watched::page_finder;
 
 /// A server with its sockets bound.
@@ -123,7 +123,7 @@ impl Server {
         let push = start_push(&self.config)?;
         let config = Arc::new(self.config);
         let mut shared = Shared::start(config, push, tiers, self.notices, page_finder);
-        keep_updates(&shared)?;
+        shared.keep_updates()?;
         shared.on_finished = self.on_finished;
         if let Some(traces) = self.traces {
             shared.metrics.trace(traces);

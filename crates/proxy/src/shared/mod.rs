@@ -4,11 +4,15 @@
 //! Never does I/O, nor decides about a request. Start at [`Shared`].
 
 mod active;
+mod derived;
+mod origins;
+mod push;
 mod routing;
 mod state;
 
 pub(crate) use active::Active;
-pub(crate) use routing::AmbiguousPath;
 #[cfg(test)]
-pub(crate) use state::settings;
-pub(crate) use state::{Shared, keep_updates, start_push};
+pub(crate) use derived::settings;
+pub(crate) use push::start_push;
+pub(crate) use routing::AmbiguousPath;
+pub(crate) use state::Shared;

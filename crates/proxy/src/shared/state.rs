@@ -4,56 +4,40 @@
 //! subject to rules of two configurations.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use microcache_engine::flight::FlightLimits;
-use microcache_engine::origin::BoxFuture;
-use microcache_engine::{
-    BodyError, Clients, Engine, Origin, OriginError, OriginRequest, OriginResponse, Request, Route,
-    RouteId, Settings,
-};
+use microcache_engine::{BodyError, Engine, Origin, Request, RouteId};
 use microcache_policy::edge::EdgeMode;
-use microcache_push::{
-    BackendError, FindPage, Hub, MercureOrigin, Push, PushSettings, WatchOrigin,
-};
-use microcache_store::{MemoryLimits, Tiers};
+use microcache_push::{BackendError, FindPage, Hub, Push};
+use microcache_store::Tiers;
 use microcache_wire::h1::HeadLimits;
 use rustls::ServerConfig;
 
 use super::active::Active;
+use super::derived::{
+    default_host, fill_memory, head_limits, issued, max_bodies, own_address, settings,
+    slow_reader_timeout, watched_routes,
+};
+use super::origins::{CacheOrigins, authentication, routes};
+use super::push::{start_mercure, start_push};
 use super::routing::Routing;
 use crate::admission::{ConnectionLimits, FIRST_REQUEST, LimitSettings, PinnedBytes};
-use crate::config::page_edits::PageEdits;
-use crate::config::{
-    self, Cidr, ClientTimeouts, Config, ForwardAuth, GoesTo, Http2Limits, UpdateStore, Watching,
-};
-use crate::files::{DirectoryOrigin, FilesFirstOrigin, SendfileOrigin};
+use crate::config::{self, Cidr, ClientTimeouts, Config, Http2Limits, UpdateStore};
 use crate::forward_auth::DecisionCache;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::{Metrics, Refusal};
 use crate::observe::Notices;
-use crate::page_edits::{EditingOrigin, TokenPaths};
 use crate::passwords::PasswordVerifier;
 use crate::rates::RateLimits;
-use crate::rewriting::RewritingOrigin;
 use crate::session::finished::OnFinished;
 use crate::session::forwarding::UntrustedForwarders;
 use crate::session::header_rules::HeaderRules;
 use crate::session::pseudonym::Pseudonym;
 use crate::tls::IssuedCertificates;
-use crate::upstream::settings::GroupSettings;
-use crate::upstream::{Groups, ServerAddress};
+use crate::upstream::Groups;
 use crate::warming::jobs::WarmJobs;
-
-/// Part of the memory for bodies in transit, in addition to it.
-const FILL_SHARE: u64 = 4;
-/// Interval between two attempts to refresh a response, in milliseconds.
-const REFRESH_PAUSE: u64 = 1000;
-/// Time limit in milliseconds of a request for a coalesced fetch, before 504 (Gateway Timeout). Longer than
-/// any fetch with default timeouts, so reaching it is a sign of a fault.
-const WAIT_TIMEOUT: u64 = 90_000;
 
 /// State that all connections share.
 #[expect(
@@ -337,6 +321,19 @@ impl Shared {
         self.generation
     }
 
+    /// Loads the Mercure hub's history and starts recording, if it is persistent. To be called before the first
+    /// request.
+    pub(crate) fn keep_updates(&self) -> Result<(), BackendError> {
+        let hub = self.mercure.as_ref();
+        match hub.zip(self.config.push.mercure.kept.as_ref()) {
+            Some((hub, UpdateStore::Directory(directory, sync))) => {
+                Ok(hub.persist_in(directory, *sync)?)
+            }
+            Some((hub, UpdateStore::Redis(settings))) => Ok(hub.share(settings.clone())?),
+            None => Ok(()),
+        }
+    }
+
     /// Returns true if each connection is closed after its next response.
     pub(crate) fn is_leaving(&self) -> bool {
         self.lifecycle.is_leaving()
@@ -454,251 +451,4 @@ impl Lasting {
             config,
         }
     }
-}
-
-fn watched_routes(config: &Config) -> Option<Box<[bool]>> {
-    let routes = config.routes.iter();
-    let watched: Box<[bool]> = routes.map(|it| it.watch != Watching::Off).collect();
-    watched.contains(&true).then_some(watched)
-}
-
-fn max_bodies(config: &Config) -> Box<[u64]> {
-    let routes = config.routes.iter();
-    routes
-        .map(|route| route.max_body.unwrap_or(u64::MAX))
-        .collect()
-}
-
-fn head_limits(config: &Config) -> HeadLimits {
-    HeadLimits {
-        head: config.limits.head_bytes,
-        target: config.limits.target_bytes,
-        fields: config.limits.fields,
-    }
-}
-
-fn issued(config: &Config) -> Option<Arc<IssuedCertificates>> {
-    config
-        .acme
-        .is_on()
-        .then(IssuedCertificates::of_this_process)
-}
-
-fn slow_reader_timeout(config: &Config) -> Duration {
-    Duration::from_millis(config.limits.slow_reader_timeout)
-}
-
-/// Address of this server, as scripts see it: the first one that it listens on, if that is a certain one.
-fn own_address(config: &Config) -> IpAddr {
-    let mut addresses = config.listen.iter().map(SocketAddr::ip);
-    let known = addresses.find(|address| !address.is_unspecified());
-    known.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
-}
-
-/// Name of the first upstream server.
-fn default_host(config: &Config) -> String {
-    let group = config.upstreams.first();
-    let server = group.and_then(|group| group.servers.first());
-    match server.map(|server| &server.address) {
-        Some(address @ ServerAddress::Tcp { .. }) => address.to_string(),
-        Some(ServerAddress::Unix(_)) => "localhost".to_owned(),
-        None => String::new(),
-    }
-}
-
-/// Memory for bodies in transit, in bytes. The limit applies twice: to bodies being received, and to stored
-/// bodies being sent.
-fn fill_memory(config: &Config) -> u64 {
-    let limit = config.limits.fill_memory;
-    limit.unwrap_or(config.memory / FILL_SHARE)
-}
-
-/// Settings of the cache.
-pub(crate) fn settings(config: &Config) -> Settings {
-    Settings {
-        clients: Clients::Visitors,
-        memory: MemoryLimits {
-            capacity: config.memory,
-            object: config.largest_in_memory(),
-            variants: config.limits.max_variants,
-        },
-        fill_memory: fill_memory(config),
-        slow_reader_timeout: config.limits.slow_reader_timeout,
-        fill_timeout: config.limits.fill_timeout,
-        flights: FlightLimits::of_many(
-            config.limits.max_fetches,
-            config.limits.max_waiters_per_fetch,
-        ),
-        hit_for_miss: config.hit_for_miss,
-        remember_too_large: config.remember_too_large,
-        refresh_pause: REFRESH_PAUSE,
-        stale_wait: config.stale_wait,
-        wait_timeout: WAIT_TIMEOUT,
-        compress_queue: config.limits.compress_queue,
-    }
-}
-
-/// Builds the routes and the routing table. Bodies above `object` bytes are stored only if a route allows it.
-fn routes(
-    config: &Config,
-    behind: CacheOrigins<'_>,
-    object: u64,
-    metrics: &Metrics,
-) -> (Vec<Route>, Arc<Routing>) {
-    let edits = config.routes.iter().map(|route| &route.page_edits);
-    let token_paths: TokenPaths = edits.flat_map(PageEdits::token_paths).collect();
-    let routes = config
-        .routes
-        .iter()
-        .map(|route| Route {
-            name: route.name.clone(),
-            id: metrics.route(&route.name),
-            rules: route.rules.clone(),
-            pass: route.pass,
-            collapse: route.collapse,
-            answers_at_once: route.goes_to == GoesTo::Push,
-            max_object: route.max_object.unwrap_or(object),
-            origin: behind.edited_origin_of(route, &config.upstreams, &token_paths),
-        })
-        .collect();
-    let routing = Arc::new(Routing::of(config));
-    (routes, routing)
-}
-
-/// Origin of a route that answers itself, so that nothing that bypasses the response reaches an application.
-struct NoOrigin;
-
-impl Origin for NoOrigin {
-    fn fetch(&self, _: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
-        Box::pin(std::future::ready(Err(OriginError::Down)))
-    }
-}
-
-/// Returns the authentication servers of all routes.
-fn authentication(config: &Config, origins: &[Arc<dyn Origin>]) -> Box<[Option<Arc<dyn Origin>>]> {
-    let auths = config
-        .routes
-        .iter()
-        .map(|route| route.forward_auth.as_ref());
-    let server = |auth: &ForwardAuth| origins.get(auth.group()).cloned();
-    auths.map(|auth| auth.and_then(server)).collect()
-}
-
-/// Origins behind the cache.
-#[derive(Clone, Copy)]
-struct CacheOrigins<'a> {
-    origins: &'a [Arc<dyn Origin>],
-    push: Option<&'a Arc<Push>>,
-    mercure: Option<&'a Arc<Hub>>,
-    find_page: &'a FindPage,
-    observers: (&'a Notices, &'a Arc<Metrics>),
-}
-
-impl CacheOrigins<'_> {
-    /// Returns the origin of a route.
-    fn origin_of(&self, route: &config::Route, groups: &[GroupSettings]) -> Arc<dyn Origin> {
-        let application = |number| self.application(route, number, groups);
-        let origin: Arc<dyn Origin> = match &route.goes_to {
-            GoesTo::Upstream(number) => application(*number),
-            GoesTo::Files(root) => Arc::new(DirectoryOrigin::new(root.clone())),
-            GoesTo::FilesFirst(root, number) => {
-                Arc::new(FilesFirstOrigin::new(root.clone(), application(*number)))
-            }
-            GoesTo::Push => Arc::clone(self.push()) as _,
-            GoesTo::Mercure => self.mercure(),
-            GoesTo::Watch => self.watch(),
-            GoesTo::Redirect(_) | GoesTo::Respond(_) => Arc::new(NoOrigin),
-        };
-        RewritingOrigin::before(origin, route)
-    }
-
-    /// Returns the origin of a route, whose pages are changed by its edits.
-    fn edited_origin_of(
-        &self,
-        route: &config::Route,
-        groups: &[GroupSettings],
-        token_paths: &TokenPaths,
-    ) -> Arc<dyn Origin> {
-        let origin = self.origin_of(route, groups);
-        match route.goes_to {
-            GoesTo::Upstream(_) | GoesTo::Files(_) | GoesTo::FilesFirst(..) => {
-                let (notices, metrics) = self.observers;
-                let observers = (notices, metrics, &*route.name);
-                EditingOrigin::before(origin, &route.page_edits, token_paths, observers)
-            }
-            _ => origin,
-        }
-    }
-
-    /// Returns the upstream group with this number under the path of its URLs, and the files that it may name.
-    fn application(
-        &self,
-        route: &config::Route,
-        number: usize,
-        groups: &[GroupSettings],
-    ) -> Arc<dyn Origin> {
-        let group = Arc::clone(&self.origins[number]);
-        let group = RewritingOrigin::before_servers(group, &groups[number].servers, route);
-        if route.x_accel.is_empty() {
-            return group;
-        }
-        Arc::new(SendfileOrigin::new(group, &route.x_accel))
-    }
-
-    /// Present if a route leads to it.
-    fn push(&self) -> &Arc<Push> {
-        self.push.expect("push is started if a route leads to it")
-    }
-
-    /// Present if a route leads to it.
-    fn mercure(&self) -> Arc<dyn Origin> {
-        let hub = self
-            .mercure
-            .expect("the hub is started if a route leads to it");
-        Arc::new(MercureOrigin(Arc::clone(hub)))
-    }
-
-    fn watch(&self) -> Arc<dyn Origin> {
-        let push = Arc::clone(self.push());
-        Arc::new(WatchOrigin::new(push, Arc::clone(self.find_page)))
-    }
-}
-
-/// Starts the Mercure hub, if it is enabled, or reconfigures the running one.
-fn start_mercure(known: Option<&Arc<Hub>>, config: &Config) -> Option<Arc<Hub>> {
-    let settings = config.push.mercure.settings(&config.push.settings)?;
-    Some(match known {
-        Some(hub) => {
-            hub.renew(settings);
-            Arc::clone(hub)
-        }
-        None => Arc::new(Hub::new(settings)),
-    })
-}
-
-/// Loads the Mercure hub's history and starts recording, if it is persistent. To be called before the first
-/// request.
-pub(crate) fn keep_updates(shared: &Shared) -> Result<(), BackendError> {
-    let hub = shared.mercure.as_ref();
-    match hub.zip(shared.config.push.mercure.kept.as_ref()) {
-        Some((hub, UpdateStore::Directory(directory, sync))) => {
-            Ok(hub.persist_in(directory, *sync)?)
-        }
-        Some((hub, UpdateStore::Redis(settings))) => Ok(hub.share(settings.clone())?),
-        None => Ok(()),
-    }
-}
-
-/// Loads the stored documents, and starts their subscriptions, if documents or pages can be watched. Enabling
-/// documents by a reload needs a restart.
-pub(crate) fn start_push(config: &Config) -> Result<Option<Arc<Push>>, BackendError> {
-    let push = &config.push;
-    let is_watched = config.routes.iter().any(|it| it.goes_to == GoesTo::Watch);
-    let settings = PushSettings {
-        prefixes: push.prefixes.clone(),
-        ..push.settings.clone()
-    };
-    is_watched
-        .then(|| Push::start(settings, push.keys.clone()).map(Arc::new))
-        .transpose()
 }
