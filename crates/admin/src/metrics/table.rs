@@ -157,6 +157,10 @@ pub(super) const METRICS: &[Metric] = &[
     gauge("microcache_upstream_active", "Requests in progress at a group.", Group(|it, to| to.value(it.active))),
     gauge("microcache_upstream_queued", "Requests waiting for a permit of a group.",
         Group(|it, to| to.value(it.queued))),
+    gauge("microcache_upstream_queued_refreshes", "Background refreshes among the queued requests of a group.",
+        Group(|it, to| to.value(it.queued_refreshes))),
+    gauge("microcache_upstream_refresh_limit", "Background refreshes that a group may have in progress.",
+        Group(|it, to| to.value(it.refresh_limit))),
 
     // Servers of the groups.
     gauge("microcache_server_up", "1 while a server receives requests.",

@@ -58,6 +58,10 @@ pub struct GroupSnapshot {
     pub active: usize,
     /// Queued requests.
     pub queued: usize,
+    /// Background refreshes among them.
+    pub queued_refreshes: usize,
+    /// Limit of background refreshes in flight, which follows the speed of the application.
+    pub refresh_limit: usize,
     /// Limit of requests in flight.
     pub max_active: usize,
     /// Limit of queued requests.
@@ -145,12 +149,15 @@ impl Group {
     /// Current state of the group.
     pub fn snapshot(&self) -> GroupSnapshot {
         let (active, queued) = self.queue.depth();
+        let (refresh_limit, queued_refreshes) = self.queue.refreshes();
         let health = self.balance.health(Instant::now());
         let servers = self.servers.iter().zip(health);
         GroupSnapshot {
             name: self.settings.name.clone(),
             active,
             queued,
+            queued_refreshes,
+            refresh_limit,
             max_active: self.settings.max_concurrent,
             max_queued: self.settings.max_queue,
             servers: servers
@@ -393,7 +400,8 @@ impl Group {
                 let permit = permit.map_err(|why| match request.urgency {
                     // Giving way is what it is for.
                     Urgency::Ahead => OriginError::Busy,
-                    _ => self.no_permit(why),
+                    Urgency::Refresh { .. } => self.no_refresh(why),
+                    Urgency::Client => self.no_permit(why),
                 })?;
                 Ok((permit, Upload::whole(request, held, queued)))
             }
@@ -436,6 +444,21 @@ impl Group {
              within `queue_timeout` ({queue_timeout:?}), or the queue was full (`max_queue` {max_queue})"
         );
         self.notices.say(Kind::Busy, name, line);
+        OriginError::Busy
+    }
+
+    /// Logs that a refresh got no permit, and returns its error.
+    fn no_refresh(&self, why: QueueError) -> OriginError {
+        let (limit, _) = self.queue.refreshes();
+        if why == QueueError::Left || limit == self.settings.max_concurrent {
+            return self.no_permit(why);
+        }
+        let name = &self.settings.name;
+        let line = format!(
+            "upstream group {name} is slower than its pages expire: a refresh got no permit, {limit} at a time are              as many as it answers faster for; the stale response is served, and the next request for it tries again"
+        );
+        self.notices
+            .say(Kind::Busy, &format!("{name} refreshes"), line);
         OriginError::Busy
     }
 

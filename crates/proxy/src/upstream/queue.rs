@@ -11,8 +11,12 @@
 //! A request whose body is still being received can hold its place for as long as its client likes. So only
 //! some places are for such uploads, and of those an address takes fewer than it leaves free ([`shares`]). An
 //! upload's part of that limit is a [`UploadPermit`].
+//!
+//! Background refreshes take no more places than the application answers faster for ([`refresh_limit`]), unless
+//! their stale copies can soon no longer be served.
 
 mod lines;
+mod refresh_limit;
 mod shares;
 #[cfg(test)]
 mod tests;
@@ -28,9 +32,10 @@ use microcache_engine::origin::Urgency;
 use microcache_policy::Network;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use self::lines::AddressLines;
+use self::refresh_limit::RefreshLimit;
 use self::shares::{UploadPermits, UploadSlot};
 
 /// Permits and waiting requests of a group. Shared by all threads.
@@ -52,10 +57,12 @@ pub(super) struct QueueBounds {
     pub(super) time_limit: Duration,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct QueueState {
     bounds: QueueBounds,
     taken: usize,
+    /// Background refreshes among them.
+    refreshing: RefreshLimit,
     /// Places held by uploads.
     shares: UploadPermits,
     tickets: u64,
@@ -89,6 +96,8 @@ struct QueuedRefresh {
     /// From then on it has priority over refreshes in higher demand: its stale copy is in use, and soon
     /// unusable. `None` without a stale copy: all refreshes come first.
     due: Option<Instant>,
+    /// From then on it needs no room in the limit of refreshes.
+    urgent: Option<Instant>,
 }
 
 impl QueuedRefresh {
@@ -97,6 +106,10 @@ impl QueuedRefresh {
         let is_due = self.due.is_some_and(|due| due <= now);
         let demand = self.demand.load(Ordering::Relaxed);
         (is_due, self.due.is_some(), demand)
+    }
+
+    fn is_urgent(&self, now: Instant) -> bool {
+        self.urgent.is_some_and(|urgent| urgent <= now)
     }
 }
 
@@ -114,6 +127,16 @@ pub(super) enum QueueError {
 pub(super) struct Permit {
     /// Empty once the place has been handed on.
     queue: Option<Arc<RequestQueue>>,
+    use_of: PlaceUse,
+}
+
+/// Use of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PlaceUse {
+    /// A request that clients wait for, or an upload.
+    Client,
+    /// A background refresh.
+    Refresh,
 }
 
 /// One of the places of uploads. Dropping it when the body is complete admits the next upload; the permit
@@ -128,7 +151,7 @@ pub(super) struct UploadPermit {
 #[derive(Clone, Copy)]
 enum Freed {
     Nothing,
-    Place,
+    Place(PlaceUse),
     /// By number of the upload.
     UploadPermit(u64),
     Both(u64),
@@ -136,7 +159,7 @@ enum Freed {
 
 /// The next request in line.
 enum NextRequest {
-    Request(oneshot::Sender<Permit>),
+    Request(oneshot::Sender<Permit>, PlaceUse),
     Upload(oneshot::Sender<(UploadPermit, Permit)>, UploadSlot),
 }
 
@@ -144,10 +167,7 @@ impl RequestQueue {
     /// An empty queue.
     pub(super) fn new(bounds: QueueBounds) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(QueueState {
-                bounds: bounds.usable(),
-                ..QueueState::default()
-            }),
+            state: Mutex::new(QueueState::new(bounds.usable())),
         })
     }
 
@@ -156,6 +176,8 @@ impl RequestQueue {
         let waiting = {
             let mut state = self.state.lock();
             state.bounds = bounds.usable();
+            let places = state.bounds.places;
+            state.refreshing.set_places(places);
             state.waiting.len()
         };
         for _ in 0..waiting {
@@ -168,7 +190,7 @@ impl RequestQueue {
         let mut state = self.state.lock();
         let is_free = state.taken < state.bounds.places;
         state.taken += usize::from(is_free);
-        is_free.then(|| self.permit())
+        is_free.then(|| self.permit(PlaceUse::Client))
     }
 
     /// Waits for a permit while a client wants the response, or if it is a refresh. Dropping the future
@@ -180,24 +202,35 @@ impl RequestQueue {
     ) -> Result<Permit, QueueError> {
         let is_refresh = !urgency.has_clients();
         let (clients, networks) = audience.watch();
+        let place_use = if is_refresh && networks.is_empty() {
+            PlaceUse::Refresh
+        } else {
+            PlaceUse::Client
+        };
+        let urgent = match urgency {
+            // A quarter of its time is left for the refresh itself.
+            Urgency::Refresh { left, .. } => Some(Instant::now() + *left * 3 / 4),
+            Urgency::Client | Urgency::Ahead => None,
+        };
         let (ticket, mut receiver, time_limit) = {
             let mut state = self.state.lock();
             let bounds = state.bounds;
-            if state.taken < bounds.places {
-                state.taken += 1;
-                return Ok(self.permit());
+            if state.take_at_once(place_use) {
+                return Ok(self.permit(place_use));
             }
             if networks.is_empty() && !is_refresh {
                 return Err(QueueError::Left);
             }
-            let (ticket, receiver) = state.join(urgency, networks)?;
+            let (ticket, receiver) = state.join(urgency, urgent, networks)?;
             (ticket, receiver, bounds.time_limit)
         };
         let waiting = QueueTicket {
             queue: self,
             number: ticket,
         };
-        let mut time_limit = std::pin::pin!(sleep(time_limit));
+        let end = Instant::now() + time_limit;
+        let urgent = urgent.filter(|urgent| *urgent < end);
+        let mut alarm = std::pin::pin!(sleep_until(urgent.unwrap_or(end)));
         loop {
             tokio::select! {
                 biased;
@@ -214,15 +247,28 @@ impl RequestQueue {
                     }
                     let (came, left): (Vec<_>, Vec<_>) =
                         changed.into_iter().partition(|it| audience.includes(*it));
-                    let mut state = self.state.lock();
-                    for network in came {
-                        state.join_line(ticket, network);
+                    {
+                        let mut state = self.state.lock();
+                        for network in came {
+                            state.join_line(ticket, network);
+                        }
+                        for network in left {
+                            state.leave_line(ticket, network);
+                        }
                     }
-                    for network in left {
-                        state.leave_line(ticket, network);
+                    // A place may be free that the limit of refreshes has kept from it; now clients wait.
+                    if is_refresh {
+                        self.release(Freed::Nothing);
                     }
                 }
-                () = &mut time_limit => return Err(QueueError::Full),
+                () = &mut alarm => {
+                    if alarm.deadline() == end {
+                        return Err(QueueError::Full);
+                    }
+                    alarm.as_mut().reset(end);
+                    // A place may be free that the limit of refreshes has kept from it.
+                    self.release(Freed::Nothing);
+                }
             }
         }
     }
@@ -238,7 +284,8 @@ impl RequestQueue {
             let bounds = state.bounds;
             if state.taken < bounds.places && state.has_share(network) {
                 state.taken += 1;
-                return Ok((self.share(state.shares.take(network)), self.permit()));
+                let permit = self.permit(PlaceUse::Client);
+                return Ok((self.share(state.shares.take(network)), permit));
             }
             let (ticket, receiver) = state.join_uploads(network)?;
             (ticket, receiver, bounds.time_limit)
@@ -265,9 +312,16 @@ impl RequestQueue {
         (state.taken, state.waiting.len())
     }
 
-    fn permit(self: &Arc<Self>) -> Permit {
+    /// The limit of background refreshes under way, and the number of those that wait.
+    pub(super) fn refreshes(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.refreshing.limit(), state.refreshes.len())
+    }
+
+    fn permit(self: &Arc<Self>, use_of: PlaceUse) -> Permit {
         Permit {
             queue: Some(Arc::clone(self)),
+            use_of,
         }
     }
 
@@ -290,16 +344,18 @@ impl RequestQueue {
             // nothing; the permit that comes back must not be released a second time by its drop.
             match next {
                 None => return,
-                Some(NextRequest::Request(sender)) => match sender.send(self.permit()) {
-                    Ok(()) => return,
-                    Err(mut refused) => {
-                        refused.queue = None;
-                        freed = Freed::Place;
+                Some(NextRequest::Request(sender, use_of)) => {
+                    match sender.send(self.permit(use_of)) {
+                        Ok(()) => return,
+                        Err(mut refused) => {
+                            refused.queue = None;
+                            freed = Freed::Place(use_of);
+                        }
                     }
-                },
+                }
                 Some(NextRequest::Upload(sender, taken)) => {
                     let number = taken.number;
-                    match sender.send((self.share(taken), self.permit())) {
+                    match sender.send((self.share(taken), self.permit(PlaceUse::Client))) {
                         Ok(()) => return,
                         Err((mut share, mut refused)) => {
                             share.queue = None;
@@ -325,9 +381,49 @@ impl QueueBounds {
 }
 
 impl QueueState {
+    fn new(bounds: QueueBounds) -> Self {
+        Self {
+            bounds,
+            taken: 0,
+            refreshing: RefreshLimit::new(bounds.places),
+            shares: UploadPermits::default(),
+            tickets: 0,
+            turns: 0,
+            waiting: HashMap::new(),
+            clients: AddressLines::default(),
+            uploads: AddressLines::default(),
+            uploads_waiting: 0,
+            refreshes: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a place without waiting, if one is free for this.
+    fn take_at_once(&mut self, use_of: PlaceUse) -> bool {
+        let is_allowed = match use_of {
+            PlaceUse::Client => true,
+            PlaceUse::Refresh => self.refreshing.has_room(),
+        };
+        let is_free = self.taken < self.bounds.places && is_allowed;
+        if is_free {
+            self.take(use_of);
+        }
+        is_free
+    }
+
+    fn take(&mut self, use_of: PlaceUse) {
+        self.taken += 1;
+        if use_of == PlaceUse::Refresh {
+            self.refreshing.begin();
+        }
+    }
+
     fn take_back(&mut self, freed: Freed) {
-        if let Freed::Place | Freed::Both(_) = freed {
+        if let Freed::Place(_) | Freed::Both(_) = freed {
             self.taken -= 1;
+        }
+        if let Freed::Place(PlaceUse::Refresh) = freed {
+            let others_wait = !self.refreshes.is_empty();
+            self.refreshing.end(Instant::now(), others_wait);
         }
         if let Freed::UploadPermit(number) | Freed::Both(number) = freed {
             self.shares.give_back(number);
@@ -358,10 +454,11 @@ impl QueueState {
         self.turns
     }
 
-    /// Joins the queue. The caller has checked that no place is free.
+    /// Joins the queue. The caller has checked that no place is free for it.
     fn join(
         &mut self,
         urgency: &Urgency,
+        urgent: Option<Instant>,
         networks: Vec<Network>,
     ) -> Result<(u64, oneshot::Receiver<Permit>), QueueError> {
         let (sender, receiver) = oneshot::channel();
@@ -374,10 +471,12 @@ impl QueueState {
                 demand: Arc::clone(demand),
                 // Half of the remaining stale lifetime or of the queue timeout, whichever is shorter.
                 due: Some(Instant::now() + (*left).min(time_limit) / 2),
+                urgent,
             }),
             Urgency::Ahead => Some(QueuedRefresh {
                 demand: Arc::default(),
                 due: None,
+                urgent,
             }),
         };
         match &refresh {
@@ -506,20 +605,22 @@ impl QueueState {
         }
         let client = self.clients.next(|_| true);
         let upload = self.uploads.next(|network| self.has_share(network));
-        let next = match (client, upload) {
-            (None, None) => self.next_refresh()?,
-            (Some(client), Some(upload)) => client.min(upload).2,
-            (Some((_, _, ticket)), None) | (None, Some((_, _, ticket))) => ticket,
+        let (next, use_of) = match (client, upload) {
+            (None, None) => (self.next_refresh()?, PlaceUse::Refresh),
+            (Some(client), Some(upload)) => (client.min(upload).2, PlaceUse::Client),
+            (Some((_, _, ticket)), None) | (None, Some((_, _, ticket))) => {
+                (ticket, PlaceUse::Client)
+            }
         };
         let turn = self.turn();
         let sender = self.remove(next)?;
-        self.taken += 1;
+        self.take(use_of);
         Some(match sender {
             PermitSender::Place(sender) => {
                 if let Some((_, network, _)) = client {
                     self.clients.go_behind(network, turn);
                 }
-                NextRequest::Request(sender)
+                NextRequest::Request(sender, use_of)
             }
             PermitSender::Upload(sender) => {
                 let (_, network, _) = upload?;
@@ -534,9 +635,11 @@ impl QueueState {
             return None;
         }
         let now = Instant::now();
+        let has_room = self.refreshing.has_room();
         // `max_by_key` returns the last of equals, but the first in line is needed.
         let waiting = self.refreshes.iter().rev();
-        let first = waiting.max_by_key(|(_, refresh)| refresh.rank(now))?;
+        let may_go = waiting.filter(|(_, refresh)| has_room || refresh.is_urgent(now));
+        let first = may_go.max_by_key(|(_, refresh)| refresh.rank(now))?;
         Some(*first.0)
     }
 }
@@ -556,7 +659,7 @@ impl UploadPermit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
-            queue.release(Freed::Place);
+            queue.release(Freed::Place(self.use_of));
         }
     }
 }

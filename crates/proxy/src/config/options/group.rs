@@ -89,7 +89,7 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
         .help("Maximum concurrent requests to an origin group (backend)")
         .more(
             "Further requests wait in a queue (back-pressure); clients come before background \
-             revalidations.",
+             revalidations. Of those, fewer run at a time if more are not completed faster.",
         )
         .sets(|g, v, m| m.put(&mut g.max_concurrent, v.count(1..=1_000_000))),
     optional("max_uploads", Number, "32")

@@ -200,6 +200,45 @@ async fn requests_close_to_their_timeout_go_before_popular_ones() {
     assert_eq!(renewed, [(2, 1), (5, 0)]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn refreshes_take_few_places_unless_clients_wait_or_their_copies_end() {
+    let second = Duration::from_secs(1);
+    let queue = queue(16, 16, 20, 10 * second);
+    let refreshing = async |urgency: Urgency| queue.enter(&urgency, &Arc::default()).await;
+    let first = refreshing(refresh(&demand(1))).await.expect("an eighth");
+    let second_one = refreshing(Urgency::Ahead).await.expect("of the places");
+    let mut cold = enter(&queue, refresh(&demand(1)));
+    let mut hot = enter(&queue, refresh(&demand(9)));
+    let mut ending = enter(&queue, refresh_within(&demand(0), 4 * second));
+    let audience: Arc<Audience> = Arc::default();
+    let mut joined = enter_for(&queue, refresh(&demand(0)), Arc::clone(&audience));
+    assert_eq!(queue.depth(), (2, 4));
+    assert_eq!(queue.refreshes(), (2, 4));
+    // Clients need no room in the limit, also those that join a refresh.
+    let client = taken(&queue).await;
+    let joining = audience.join(B);
+    let joined = granted(&mut joined).expect("clients wait for it");
+    drop(joining);
+    // Their places are no room for refreshes.
+    drop((client, joined));
+    assert!(poll(&mut hot).is_none() && poll(&mut cold).is_none());
+    drop(first);
+    let hot = granted(&mut hot).expect("the first in demand");
+    tokio::time::advance(3 * second).await;
+    let ending = granted(&mut ending).expect("its copy ends in a second");
+    assert!(poll(&mut cold).is_none());
+    drop(second_one);
+    assert!(poll(&mut cold).is_none(), "two are under way");
+    tokio::time::advance(7 * second).await;
+    assert_eq!(
+        poll(&mut cold).map(Result::err),
+        Some(Some(QueueError::Full))
+    );
+    drop((hot, ending));
+    assert_eq!(queue.depth(), (0, 0));
+    assert!(refreshing(refresh(&demand(0))).await.is_ok());
+}
+
 #[tokio::test]
 async fn uploads_have_some_of_the_places_and_their_own_line() {
     let queue = queue(3, 2, 1, LONG);
