@@ -108,6 +108,13 @@ impl QueuedRefresh {
         (is_due, self.due.is_some(), demand)
     }
 
+    const fn use_of(&self) -> PlaceUse {
+        match self.due {
+            Some(_) => PlaceUse::Refresh,
+            None => PlaceUse::Other,
+        }
+    }
+
     fn is_urgent(&self, now: Instant) -> bool {
         self.urgent.is_some_and(|urgent| urgent <= now)
     }
@@ -133,8 +140,8 @@ pub(super) struct Permit {
 /// Use of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PlaceUse {
-    /// A request that clients wait for, or an upload.
-    Client,
+    /// A request that clients wait for, an upload, or a fetch before any client asks: those have limits of their own.
+    Other,
     /// A background refresh.
     Refresh,
 }
@@ -190,7 +197,7 @@ impl RequestQueue {
         let mut state = self.state.lock();
         let is_free = state.taken < state.bounds.places;
         state.taken += usize::from(is_free);
-        is_free.then(|| self.permit(PlaceUse::Client))
+        is_free.then(|| self.permit(PlaceUse::Other))
     }
 
     /// Waits for a permit while a client wants the response, or if it is a refresh. Dropping the future
@@ -202,21 +209,18 @@ impl RequestQueue {
     ) -> Result<Permit, QueueError> {
         let is_refresh = !urgency.has_clients();
         let (clients, networks) = audience.watch();
-        let place_use = if is_refresh && networks.is_empty() {
-            PlaceUse::Refresh
-        } else {
-            PlaceUse::Client
-        };
-        let urgent = match urgency {
+        let (use_of, urgent) = match urgency {
             // A quarter of its time is left for the refresh itself.
-            Urgency::Refresh { left, .. } => Some(Instant::now() + *left * 3 / 4),
-            Urgency::Client | Urgency::Ahead => None,
+            Urgency::Refresh { left, .. } if networks.is_empty() => {
+                (PlaceUse::Refresh, Some(Instant::now() + *left * 3 / 4))
+            }
+            _ => (PlaceUse::Other, None),
         };
         let (ticket, mut receiver, time_limit) = {
             let mut state = self.state.lock();
             let bounds = state.bounds;
-            if state.take_at_once(place_use) {
-                return Ok(self.permit(place_use));
+            if state.take_at_once(use_of) {
+                return Ok(self.permit(use_of));
             }
             if networks.is_empty() && !is_refresh {
                 return Err(QueueError::Left);
@@ -284,7 +288,7 @@ impl RequestQueue {
             let bounds = state.bounds;
             if state.taken < bounds.places && state.has_share(network) {
                 state.taken += 1;
-                let permit = self.permit(PlaceUse::Client);
+                let permit = self.permit(PlaceUse::Other);
                 return Ok((self.share(state.shares.take(network)), permit));
             }
             let (ticket, receiver) = state.join_uploads(network)?;
@@ -355,7 +359,7 @@ impl RequestQueue {
                 }
                 Some(NextRequest::Upload(sender, taken)) => {
                     let number = taken.number;
-                    match sender.send((self.share(taken), self.permit(PlaceUse::Client))) {
+                    match sender.send((self.share(taken), self.permit(PlaceUse::Other))) {
                         Ok(()) => return,
                         Err((mut share, mut refused)) => {
                             share.queue = None;
@@ -400,7 +404,7 @@ impl QueueState {
     /// Takes a place without waiting, if one is free for this.
     fn take_at_once(&mut self, use_of: PlaceUse) -> bool {
         let is_allowed = match use_of {
-            PlaceUse::Client => true,
+            PlaceUse::Other => true,
             PlaceUse::Refresh => self.refreshing.has_room(),
         };
         let is_free = self.taken < self.bounds.places && is_allowed;
@@ -606,10 +610,10 @@ impl QueueState {
         let client = self.clients.next(|_| true);
         let upload = self.uploads.next(|network| self.has_share(network));
         let (next, use_of) = match (client, upload) {
-            (None, None) => (self.next_refresh()?, PlaceUse::Refresh),
-            (Some(client), Some(upload)) => (client.min(upload).2, PlaceUse::Client),
+            (None, None) => self.next_refresh()?,
+            (Some(client), Some(upload)) => (client.min(upload).2, PlaceUse::Other),
             (Some((_, _, ticket)), None) | (None, Some((_, _, ticket))) => {
-                (ticket, PlaceUse::Client)
+                (ticket, PlaceUse::Other)
             }
         };
         let turn = self.turn();
@@ -630,7 +634,7 @@ impl QueueState {
         })
     }
 
-    fn next_refresh(&self) -> Option<u64> {
+    fn next_refresh(&self) -> Option<(u64, PlaceUse)> {
         if self.refreshes.is_empty() {
             return None;
         }
@@ -638,9 +642,10 @@ impl QueueState {
         let has_room = self.refreshing.has_room();
         // `max_by_key` returns the last of equals, but the first in line is needed.
         let waiting = self.refreshes.iter().rev();
-        let may_go = waiting.filter(|(_, refresh)| has_room || refresh.is_urgent(now));
-        let first = may_go.max_by_key(|(_, refresh)| refresh.rank(now))?;
-        Some(*first.0)
+        let may_go = waiting
+            .filter(|(_, it)| has_room || it.use_of() == PlaceUse::Other || it.is_urgent(now));
+        let (ticket, first) = may_go.max_by_key(|(_, refresh)| refresh.rank(now))?;
+        Some((*ticket, first.use_of()))
     }
 }
 

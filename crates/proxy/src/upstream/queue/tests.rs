@@ -206,7 +206,11 @@ async fn refreshes_take_few_places_unless_clients_wait_or_their_copies_end() {
     let queue = queue(16, 16, 20, 10 * second);
     let refreshing = async |urgency: Urgency| queue.enter(&urgency, &Arc::default()).await;
     let first = refreshing(refresh(&demand(1))).await.expect("an eighth");
-    let second_one = refreshing(Urgency::Ahead).await.expect("of the places");
+    let second_one = refreshing(refresh(&demand(1)))
+        .await
+        .expect("of the places");
+    // Fetches before any client asks have a limit of their own.
+    drop(refreshing(Urgency::Ahead).await.expect("a place"));
     let mut cold = enter(&queue, refresh(&demand(1)));
     let mut hot = enter(&queue, refresh(&demand(9)));
     let mut ending = enter(&queue, refresh_within(&demand(0), 4 * second));
