@@ -141,7 +141,7 @@ impl Stored {
         head.fields_len = fields.len() as u32;
         let block = [key, fields, content].concat();
         let is_apart = content.len() as u64 != body.len();
-        head.change_rare(|rare| rare.content = is_apart.then_some(body));
+        head.change_rare(is_apart, |rare| rare.content = is_apart.then_some(body));
         Self(ThinArc::from_header_and_slice(head, &block))
     }
 
@@ -152,21 +152,24 @@ impl Stored {
             names,
             selection: selection.into(),
         });
-        self.change(|head| head.change_rare(|rare| rare.varies = varies));
+        let has_any = varies.is_some();
+        self.change(|head| head.change_rare(has_any, |rare| rare.varies = varies));
         self
     }
 
     /// Sets the tags.
     #[must_use]
     pub fn with_tags(mut self, tags: TagNumbers) -> Self {
-        self.change(|head| head.change_rare(|rare| rare.tags = tags));
+        let has_any = !tags.is_empty();
+        self.change(|head| head.change_rare(has_any, |rare| rare.tags = tags));
         self
     }
 
     /// Sets the parts of a page whose tags are replaced. They are offsets in its body.
     #[must_use]
     pub fn with_pieces(mut self, pieces: Option<Arc<PagePieces>>) -> Self {
-        self.change(|head| head.change_rare(|rare| rare.pieces = pieces));
+        let has_any = pieces.is_some();
+        self.change(|head| head.change_rare(has_any, |rare| rare.pieces = pieces));
         self
     }
 
@@ -187,7 +190,7 @@ impl Stored {
     pub fn with_purges_known(mut self, purges_known: LogPositions) -> Self {
         let is_any = purges_known.iter().any(|position| *position > 0);
         let purges_known = is_any.then(|| Box::new(purges_known));
-        self.change(|head| head.change_rare(|rare| rare.purges_known = purges_known));
+        self.change(|head| head.change_rare(is_any, |rare| rare.purges_known = purges_known));
         self
     }
 
@@ -232,7 +235,7 @@ impl Stored {
     pub fn with_lifetime(&self, lifetime: Lifetime) -> Self {
         let mut head = self.head().copy();
         head.set_times(lifetime, self.began());
-        head.change_rare(|rare| {
+        head.change_rare(false, |rare| {
             rare.purges_known = None;
             rare.notes = None;
             rare.others = None;
@@ -259,7 +262,7 @@ impl Stored {
         let has_any = notes.is_some() || others.is_some();
         if has_any || self.notes().is_some() || !self.others().is_empty() {
             self.change(|head| {
-                head.change_rare(|rare| {
+                head.change_rare(has_any, |rare| {
                     rare.notes = notes;
                     rare.others = others;
                 });
@@ -630,13 +633,17 @@ impl BlockHead {
         let compact = CompactLifetime::of(&lifetime).zip(took);
         let exact = compact.is_none();
         (self.lifetime, self.took) = compact.unwrap_or_default();
-        self.change_rare(|rare| {
+        self.change_rare(exact, |rare| {
             rare.times = exact.then(|| Box::new(ExactTimes { lifetime, began }));
         });
     }
 
-    /// Changes the rare parts, and drops those of a response that has none.
-    fn change_rare(&mut self, change: impl FnOnce(&mut RareParts)) {
+    /// Changes the rare parts, and drops those of a response that has none. A change that adds nothing to a response
+    /// without any is left out.
+    fn change_rare(&mut self, adds: bool, change: impl FnOnce(&mut RareParts)) {
+        if !adds && self.rare.is_none() {
+            return;
+        }
         let mut none = RareParts::default();
         let rare = self.rare.as_deref_mut().unwrap_or(&mut none);
         change(rare);
