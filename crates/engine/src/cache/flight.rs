@@ -3,21 +3,24 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::future::Future;
 use std::hash::BuildHasher;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{Detail, FieldBlock, Fields, Lifetime, Network, Rules, Time};
-use microcache_store::{FetchCost, Hit, Key, KeyUpdate, LogPositions, TagNumbers};
+use microcache_store::{FetchCost, Hit, Key, KeyUpdate, LogPositions, TagNumbers, poll_clock};
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::hosting::{FetchWork, Hosting};
 use super::rule::RuleSubject;
 use super::rules::{PurgeRules, PurgesKnown, RuleNumber};
 use crate::audience::{Audience, Seat};
@@ -25,7 +28,7 @@ use crate::fill::Fill;
 use crate::holdings::Holdings;
 use crate::message::LeaderRequest;
 use crate::origin::OriginError;
-use crate::sync::{Mutex, MutexGuard, WakerSlot, Wakers, wake};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, WakerSlot, Wakers, wake};
 
 /// The outcome of a fetch, as its waiters see it.
 #[derive(Clone, Debug)]
@@ -189,7 +192,7 @@ impl FlightLimits {
 #[derive(Debug, Default)]
 struct FlightShard {
     /// The fetches of a key: one per selection, and those that cannot be joined.
-    keys: HashMap<Key, Vec<Arc<Flight>>, RandomState>,
+    keys: HashMap<Key, FlightList, RandomState>,
     /// The fetches that can be joined, by number.
     joinable: HashMap<u64, Arc<Flight>, RandomState>,
     /// The numbers of joinable fetches by the leading client's address, without refreshes and
@@ -207,6 +210,9 @@ struct UnsharedFetches {
     purges: u64,
 }
 
+/// The fetches of a key, of which there is nearly always one.
+type FlightList = SmallVec<[Arc<Flight>; 1]>;
+
 #[derive(Debug)]
 struct Flight {
     /// The number in its shard; zero for fetches that cannot be joined.
@@ -220,6 +226,7 @@ struct Flight {
     began: Instant,
     /// The purge rules known when it began.
     known: PurgesKnown,
+    hosting: Hosting,
     state: Mutex<FlightState>,
 }
 
@@ -289,13 +296,17 @@ impl Flights {
     pub fn enter(self: &Arc<Self>, key: &Key, selection: &[u8], by: Option<Network>) -> Role {
         let mut shard = self.shard(key);
         if let Some(flight) = self.joinable(&mut shard, key, selection) {
-            return match by {
+            let role = match by {
                 Some(network) if self.has_room(&flight, network) => {
                     Role::Join(WaitTicket::new(&flight, network))
                 }
                 // A refresh does not wait either.
                 _ => Role::Full,
             };
+            // Without the lock: a runtime that shuts down drops the work, which takes it.
+            drop(shard);
+            flight.hosting.detach().into_iter().for_each(Waker::wake);
+            return role;
         }
         let fetches = self.fetches.load(Ordering::Relaxed);
         if shard.joinable.len() >= fetches.div_ceil(Self::SHARDS)
@@ -303,7 +314,10 @@ impl Flights {
         {
             return Role::Full;
         }
-        let selection = Some(Bytes::copy_from_slice(selection));
+        let selection = Some(match selection {
+            [] => Bytes::new(),
+            selection => Bytes::copy_from_slice(selection),
+        });
         let number = shard.number();
         let flight = Flight::new(number, selection, by, self.rules.known());
         shard.list(&flight);
@@ -431,6 +445,7 @@ impl Flights {
             flights: Arc::clone(self),
             flight,
             key: Arc::clone(key),
+            has_left: AtomicBool::new(false),
         }
     }
 
@@ -531,8 +546,9 @@ impl Flight {
             by,
             audience: Arc::default(),
             selection,
-            began: Instant::now(),
+            began: poll_clock::now(),
             known,
+            hosting: Hosting::default(),
             state: Mutex::new(FlightState::default()),
         })
     }
@@ -544,6 +560,8 @@ pub struct Leader {
     flights: Arc<Flights>,
     flight: Arc<Flight>,
     key: Key,
+    /// It is no longer in the table.
+    has_left: AtomicBool,
 }
 
 impl Leader {
@@ -555,6 +573,16 @@ impl Leader {
     /// The clients that wait for it.
     pub(crate) fn audience(&self) -> &Arc<Audience> {
         &self.flight.audience
+    }
+
+    /// The hold of the leading request on the work of the fetch.
+    pub(crate) fn host(&self) -> Host {
+        Host(Arc::clone(&self.flight))
+    }
+
+    /// Returns true if other requests wait for it.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.flight.state.lock().waiters.taken() > 0
     }
 
     /// The number of the newest purge rule when the fetch began.
@@ -613,6 +641,7 @@ impl Leader {
         let purged = self.flight.state.lock().purged;
         let stored = (!purged).then(store);
         let others = shard.forget(&self.key, &self.flight);
+        self.has_left.store(true, Ordering::Relaxed);
         drop(shard);
         // The response may stand in for theirs, if the origin is slow.
         for other in others {
@@ -627,9 +656,10 @@ impl Leader {
     }
 
     fn leave_table(&self) {
-        self.flights
-            .shard(&self.key)
-            .forget(&self.key, &self.flight);
+        if !self.has_left.swap(true, Ordering::Relaxed) {
+            let mut shard = self.flights.shard(&self.key);
+            shard.forget(&self.key, &self.flight);
+        }
     }
 }
 
@@ -639,6 +669,29 @@ impl Drop for Leader {
         if self.flight.state.lock().outcome.is_none() {
             self.publish(FetchOutcome::Failed(Failure::Abandoned, None));
         }
+    }
+}
+
+/// The hold of the leading request on the work of its fetch, which gets a task of its own on drop.
+#[derive(Debug)]
+pub(crate) struct Host(Arc<Flight>);
+
+impl Host {
+    /// Hosts the work, unless other requests depend on it already.
+    pub(crate) fn begin(&self, work: FetchWork) {
+        self.0.hosting.begin(work);
+    }
+
+    /// Polls the work. Returns `false` if it has a task of its own.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
+        self.0.hosting.poll(cx)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // The request has its response or has left, so it need not be woken.
+        drop(self.0.hosting.detach());
     }
 }
 
@@ -658,17 +711,19 @@ impl FlightShard {
     }
 
     /// Removes a fetch. Returns the others of its key, of which there are seldom any.
-    fn forget(&mut self, key: &[u8], flight: &Arc<Flight>) -> Vec<Arc<Flight>> {
-        let Some(all) = self.keys.get_mut(key) else {
-            return Vec::new();
+    fn forget(&mut self, key: &Key, flight: &Arc<Flight>) -> FlightList {
+        let Entry::Occupied(mut entry) = self.keys.entry(Arc::clone(key)) else {
+            return FlightList::new();
         };
+        let all = entry.get_mut();
         if let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, flight)) {
             all.swap_remove(at);
         }
-        let others = all.clone();
-        if others.is_empty() {
-            self.keys.remove(key);
-        }
+        let others = if all.is_empty() {
+            entry.remove()
+        } else {
+            all.clone()
+        };
         self.unlist(flight);
         others
     }

@@ -166,7 +166,7 @@ async fn a_waiter_that_knows_the_vary_names_waits_too() {
     let fields = "Cache-Control: max-age=10\r\nVary: X-Lang";
     // It was not known before that the response varies on the field.
     origin.answer(fields, Body::Empty).await;
-    settle().await;
+    assert!(step(&mut first).is_none());
     // The body never ends, so that the fetch is under way when the next one comes.
     let (body, _end) = endless();
     origin.answer(fields, body).await;
@@ -177,6 +177,26 @@ async fn a_waiter_that_knows_the_vary_names_waits_too() {
     assert!(step(&mut other).is_none());
     settle().await;
     assert_eq!(origin.count(), 1, "only the other variant");
+}
+
+/// The task of its client runs a fetch only while no other request depends on it.
+#[tokio::test(start_paused = true)]
+async fn a_fetch_goes_on_when_its_client_leaves_or_does_not_read() {
+    let fields = "Cache-Control: max-age=10";
+    let (engine, origin) = engine();
+    let mut alone = ask(&engine, look(&engine, ""));
+    assert!(step(&mut alone).is_none());
+    drop(alone);
+    origin.answer(fields, Body::Empty).await;
+    check_hit(&engine, Some(10), "its client has left");
+
+    advance(Duration::from_mins(1)).await;
+    let mut stalled = ask(&engine, look(&engine, ""));
+    let mut waiting = ask(&engine, look(&engine, ""));
+    assert!(step(&mut stalled).is_none() && step(&mut waiting).is_none());
+    origin.answer(fields, Body::Empty).await;
+    assert!(step(&mut waiting).is_some_and(|response| response.cache_status.collapsed));
+    assert!(step(&mut stalled).is_some());
 }
 
 #[tokio::test(start_paused = true)]
