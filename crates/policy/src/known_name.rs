@@ -9,7 +9,7 @@ pub struct KnownName(u8);
 
 /// The known names, in lower case: letters, digits and hyphens. At most 127. A name is here if
 /// clients or origins send it often, or if a rule is about it alone.
-const TEXTS: [&str; 116] = [
+const TEXTS: [&str; 117] = [
     "accept",
     "accept-charset",
     "accept-encoding",
@@ -61,6 +61,7 @@ const TEXTS: [&str; 116] = [
     "link",
     "location",
     "max-forwards",
+    "no-vary-search",
     "origin",
     "permissions-policy",
     "persistent-auth",
@@ -276,6 +277,7 @@ pub mod names {
     pub const LAST_MODIFIED: KnownName = KnownName::constant("last-modified");
     pub const LINK: KnownName = KnownName::constant("link");
     pub const MAX_FORWARDS: KnownName = KnownName::constant("max-forwards");
+    pub const NO_VARY_SEARCH: KnownName = KnownName::constant("no-vary-search");
     pub const PERSISTENT_AUTH: KnownName = KnownName::constant("persistent-auth");
     pub const PRAGMA: KnownName = KnownName::constant("pragma");
     pub const PRIORITY: KnownName = KnownName::constant("priority");

@@ -8,6 +8,8 @@ use sfv::{BareItem, Dictionary, ListEntry, Parser};
 use smallvec::SmallVec;
 
 use crate::fields::Fields;
+use crate::known_name::names;
+use crate::name_set::NameSet;
 use crate::query::{decoded, name, parameters, sort_by_name};
 
 /// The query parameters that count, as a response states them. One without effect is no value of this type.
@@ -27,9 +29,14 @@ impl NoVarySearch {
     /// Reads a response. `None` if the whole query counts: without the field, and also if it is malformed, too long, or
     /// states nothing else.
     pub fn of(response: Fields<'_>) -> Option<Self> {
-        response.get("no-vary-search")?;
-        let lines: Vec<_> = response.all("no-vary-search").collect();
+        response.value(names::NO_VARY_SEARCH)?;
+        let lines: Vec<_> = response.values(names::NO_VARY_SEARCH).collect();
         Self::parse(&lines.join(&b", "[..]))
+    }
+
+    /// Returns false if the index of these fields shows that none states it.
+    pub fn may_be_in(response: Fields<'_>) -> bool {
+        response.may_have(NameSet::of(&[names::NO_VARY_SEARCH]))
     }
 
     fn parse(value: &[u8]) -> Option<Self> {
@@ -47,8 +54,8 @@ impl NoVarySearch {
         };
         let (only, listed) = match (members.get("params"), members.get("except")) {
             (Some(_), Some(_)) => return None,
-            (Some(params), None) => (false, names(params)?),
-            (None, Some(except)) => (true, names(except)?),
+            (Some(params), None) => (false, listed_names(params)?),
+            (None, Some(except)) => (true, listed_names(except)?),
             // The order alone: the draft's introduction and its list of valid fields have this form.
             (None, None) => (false, Vec::new()),
         };
@@ -79,7 +86,7 @@ impl NoVarySearch {
 }
 
 /// The names in an inner list of strings, decoded like those in a query.
-fn names(member: &ListEntry) -> Option<Vec<Vec<u8>>> {
+fn listed_names(member: &ListEntry) -> Option<Vec<Vec<u8>>> {
     let ListEntry::InnerList(list) = member else {
         return None;
     };

@@ -33,6 +33,20 @@ impl Cache {
         claimed: Option<ClaimGuard>,
         kind: ChangeKind,
     ) -> bool {
+        self.commit_known(leader, stored, request, claimed, kind, true)
+    }
+
+    /// As [`Self::commit`]. `may_state_query` is false for a response that is known to state nothing about the queries
+    /// of its path.
+    pub(crate) fn commit_known(
+        &self,
+        leader: &Leader,
+        stored: Stored,
+        request: &OriginView<'_>,
+        claimed: Option<ClaimGuard>,
+        kind: ChangeKind,
+        may_state_query: bool,
+    ) -> bool {
         let key = leader.key();
         let stored = stored.with_purges_known(leader.purges_known());
         let kept = leader.finish(|| {
@@ -42,14 +56,18 @@ impl Cache {
             if self.tiers.is_empty() {
                 let hit = self.put(key, stored, request);
                 if let Some(hit) = &hit {
-                    self.learn_query(key, hit);
+                    if may_state_query {
+                        self.learn_query(key, hit);
+                    }
                     self.changes.notify(key, hit, kind);
                 }
                 return hit.is_some();
             }
             let held = Memory::detached_hit(stored);
             let _ = self.put(key, held.with_lifetime(held.lifetime()), request);
-            self.learn_query(key, &held);
+            if may_state_query {
+                self.learn_query(key, &held);
+            }
             self.tiers.store(key, &held, claimed, self.clock.now());
             self.changes.notify(key, &held, kind);
             true

@@ -340,6 +340,10 @@ fn group(scheme: Scheme, host: &[u8], name: &[u8]) -> u64 {
 
 /// The numbers of a response's tags and groups, as in rules. A group without a url covers nothing.
 pub(crate) fn tag_numbers<'a>(key: &[u8], tags: impl Iterator<Item = Tag<'a>>) -> TagNumbers {
+    let mut tags = tags.peekable();
+    if tags.peek().is_none() {
+        return TagNumbers::NONE;
+    }
     let url = key::url_of(key);
     tags.filter_map(|tag| match (tag.kind, url) {
         _ if tag.name.len() > MAX_TAG_LENGTH => Some(TagNumbers::EVERY),

@@ -377,6 +377,10 @@ impl Engine {
                 let now = self.clock.now();
                 copy.respond(incoming.head.fields.fields(), &facts, now, cache_status)
             }
+            Verdict::Stored(whole) => {
+                let now = self.clock.now();
+                whole.respond(incoming.head.fields.fields(), &facts, now, cache_status)
+            }
             Verdict::Confirmed(Confirmation {
                 for_one, is_kept, ..
             }) => {

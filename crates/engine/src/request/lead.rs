@@ -150,6 +150,12 @@ impl Engine {
         }
         match judged {
             Ok(keepable) => {
+                if let Some(body) = self.body_at_once(leader, route, &response, &keepable) {
+                    let (whole, claimed) = ((keepable, body), claimed.take());
+                    let whole = self.store_at_once(leader, &fetch, response, whole, times, claimed);
+                    fetch.conclude(self, leader, Verdict::Stored(whole), now);
+                    return Remainder::Nothing;
+                }
                 let incoming = &fetch.incoming;
                 let (copy, body) =
                     self.begin_fill(leader, route, response, keepable, incoming, times);

@@ -18,9 +18,11 @@ pub(crate) mod route;
 pub(crate) mod serve;
 mod stale;
 mod store_response;
+mod store_whole;
 mod tags;
 mod tier_lookup;
 mod verdict;
+mod whole_response;
 
 pub use ahead::AheadResult;
 pub use failure::NoResponse;

@@ -36,7 +36,8 @@ pub(crate) struct Reusable<'a> {
 
 enum ReusableBody {
     Stored(Hit),
-    Encoded(Bytes),
+    /// In one piece that is not a stored response.
+    Whole(Bytes),
     Arriving(FillReader),
 }
 
@@ -61,7 +62,7 @@ impl<'a> Reusable<'a> {
             lifetime: hit.lifetime(),
             length: Some(body.len() as u64),
             is_part: false,
-            content: ReusableBody::Encoded(body),
+            content: ReusableBody::Whole(body),
         }
     }
 
@@ -79,6 +80,39 @@ impl<'a> Reusable<'a> {
             is_part: filling.has_tags,
             content: ReusableBody::Arriving(reader),
         }
+    }
+
+    /// A response that arrived whole, with the leader's own fields.
+    pub(crate) const fn whole(
+        status: u16,
+        fields: &'a FieldBlock,
+        lifetime: Lifetime,
+        body: Bytes,
+    ) -> Self {
+        Self {
+            status,
+            fields: Some(fields),
+            lifetime,
+            length: Some(body.len() as u64),
+            is_part: false,
+            content: ReusableBody::Whole(body),
+        }
+    }
+
+    /// The response to the client that it was fetched for.
+    pub(crate) fn respond_first(
+        self,
+        request: Fields<'_>,
+        facts: &RequestFacts,
+        now: Time,
+        mut cache_status: CacheStatus,
+    ) -> Response {
+        cache_status.fwd_status = Some(self.status);
+        cache_status.ttl = Some(usable_for(&self.lifetime, now));
+        let mut response = self.respond(request, facts, now, cache_status, Outcome::Miss);
+        // It comes from the origin: `Age` is sent only if it came through another cache.
+        response.age = response.age.filter(|&age| age > 0);
+        response
     }
 
     /// The response to one client.
@@ -146,7 +180,7 @@ impl<'a> Reusable<'a> {
                     Some(hit.fields().into())
                 }
                 ReusableBody::Stored(_) => None,
-                ReusableBody::Encoded(_) | ReusableBody::Arriving(_) => self.fields.cloned(),
+                ReusableBody::Whole(_) | ReusableBody::Arriving(_) => self.fields.cloned(),
             };
         }
         if !facts.is_head() {
@@ -159,7 +193,7 @@ impl<'a> Reusable<'a> {
         match (&self.content, self.fields) {
             (_, Some(fields)) => fields.fields(),
             (ReusableBody::Stored(hit), None) => hit.fields(),
-            (ReusableBody::Encoded(_) | ReusableBody::Arriving(_), None) => Fields::default(),
+            (ReusableBody::Whole(_) | ReusableBody::Arriving(_), None) => Fields::default(),
         }
     }
 }
@@ -178,8 +212,8 @@ impl ReusableBody {
                 }
                 (None, None) => Body::Stored(hit),
             },
-            (Self::Encoded(bytes), None) => Body::Full(bytes),
-            (Self::Encoded(bytes), Some((first, last))) => {
+            (Self::Whole(bytes), None) => Body::Full(bytes),
+            (Self::Whole(bytes), Some((first, last))) => {
                 Body::Full(bytes.slice(first as usize..=last as usize))
             }
             (Self::Arriving(reader), None) => Body::Fill(reader),

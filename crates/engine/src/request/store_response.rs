@@ -17,10 +17,9 @@ use crate::cache::flight::{Filling, Leader};
 use crate::fill::{Fill, FillReader};
 use crate::message::{ForwardedRequest, Response};
 use crate::origin::{ExchangeTimes, OriginResponse};
-use crate::outcome::Outcome;
 use crate::request::divide::divided_as;
 use crate::request::encoded::{confirmed, named_by_origin, note_compression};
-use crate::request::respond::{Reusable, usable_for};
+use crate::request::respond::Reusable;
 use crate::request::route::Route;
 use crate::request::serve::Engine;
 use crate::request::tags::{renewed_tags, tags_of};
@@ -44,17 +43,12 @@ impl LeaderResponse {
         now: Time,
         mut cache_status: CacheStatus,
     ) -> Response {
-        cache_status.fwd_status = Some(self.filling.status);
         cache_status.stored = self.is_kept;
         if self.filling.tags.are_every() {
             cache_status.detail = Some(Detail::TooManyTags);
         }
-        cache_status.ttl = Some(usable_for(&self.filling.lifetime, now));
         let reusable = Reusable::first(&self.filling, &self.fields, self.reader);
-        let mut response = reusable.respond(request, facts, now, cache_status, Outcome::Miss);
-        // It comes from the origin: `Age` is sent only if it came through another cache.
-        response.age = response.age.filter(|&age| age > 0);
-        response
+        reusable.respond_first(request, facts, now, cache_status)
     }
 }
 
@@ -80,19 +74,11 @@ impl Engine {
         times: &ExchangeTimes,
     ) -> (LeaderResponse, Body) {
         let is_kept = self.cache.may_keep(leader, &keepable.tags);
-        if incoming.content.is_some() {
-            self.cache.note_queried(leader.key(), times.response);
-        }
-        if is_kept && keepable.tags.are_every() {
-            self.cache.count_too_many_tags();
-        }
-        let vary = self
-            .cache
-            .vary_of(leader.key(), &keepable.named, times.response);
-        let mut selection = Selection::new();
-        vary::select(&vary, &incoming.origin_view(&route.rules), &mut selection);
+        let (vary, selection) =
+            self.note_storable(leader, route, &keepable, is_kept, incoming, times);
         let fill = Fill::new(&self.fill_budget);
         let reader = fill.reader().expect("no chunk has been released yet");
+        let derived = keepable.derived;
         let filling = Filling {
             has_tags: route.rules.edge.covers(keepable.fields.fields()),
             status: response.status,
@@ -107,18 +93,12 @@ impl Engine {
             cost: keepable.cost,
             fill,
         };
-        if keepable.has_age {
-            response.fields.remove("age");
-        }
-        if keepable.has_vary {
-            let noted = filling.fields.fields();
-            if let Some(dictionary) = noted.get("use-as-dictionary") {
-                response.fields.set("Use-As-Dictionary", dictionary);
-            }
-            if compression::varies_on_codings(noted) {
-                compression::note_vary(&mut response.fields, route.rules.compress.dictionaries);
-            }
-        }
+        add_derived_fields(
+            &mut response.fields,
+            filling.fields.fields(),
+            derived,
+            route,
+        );
         let copy = LeaderResponse {
             filling: Arc::new(filling),
             reader,
@@ -128,6 +108,50 @@ impl Engine {
         };
         (copy, response.body)
     }
+
+    /// Records what a storable response says besides its body. Returns the request fields that select it, and their
+    /// values.
+    pub(crate) fn note_storable(
+        &self,
+        leader: &Leader,
+        route: &Route,
+        keepable: &StorableHead,
+        is_kept: bool,
+        incoming: &ForwardedRequest,
+        times: &ExchangeTimes,
+    ) -> (VaryNames, Selection) {
+        let (key, now) = (leader.key(), times.response);
+        if incoming.content.is_some() {
+            self.cache.note_queried(key, now);
+        }
+        if is_kept && keepable.tags.are_every() {
+            self.cache.count_too_many_tags();
+        }
+        let vary = self.cache.vary_of(key, &keepable.named, now);
+        let mut selection = Selection::new();
+        vary::select(&vary, &incoming.origin_view(&route.rules), &mut selection);
+        (vary, selection)
+    }
+}
+
+/// Changes the origin's fields to those that the leader gets: without `Age`, and with the `Vary` of what is stored.
+pub(crate) fn add_derived_fields(
+    response: &mut FieldsBuf,
+    stored: Fields<'_>,
+    derived: DerivedFields,
+    route: &Route,
+) {
+    if derived.has_age {
+        response.remove("age");
+    }
+    if derived.has_vary {
+        if let Some(dictionary) = stored.get("use-as-dictionary") {
+            response.set("Use-As-Dictionary", dictionary);
+        }
+        if compression::varies_on_codings(stored) {
+            compression::note_vary(response, route.rules.compress.dictionaries);
+        }
+    }
 }
 
 /// The storable part of a response besides its body.
@@ -136,8 +160,14 @@ pub(crate) struct StorableHead {
     pub(crate) lifetime: Lifetime,
     /// The fields in its `Vary`.
     named: VaryNames,
-    tags: TagNumbers,
-    cost: FetchCost,
+    pub(crate) tags: TagNumbers,
+    pub(crate) cost: FetchCost,
+    pub(crate) derived: DerivedFields,
+}
+
+/// The fields that differ between the origin's response and what is stored.
+#[derive(Clone, Copy)]
+pub(crate) struct DerivedFields {
     /// The origin's fields have an `Age`, which is not stored.
     has_age: bool,
     /// The stored fields have a `Vary`: the origin's, or that of a compressible response.
@@ -180,8 +210,10 @@ pub(crate) fn judge(
             Ok(StorableHead {
                 fields,
                 lifetime,
-                has_age: read.has_age(),
-                has_vary: is_compressible || read.has_vary(),
+                derived: DerivedFields {
+                    has_age: read.has_age(),
+                    has_vary: is_compressible || read.has_vary(),
+                },
                 tags: tags_of(key, &read, times),
                 cost: times.cost(),
                 named: read.into_vary().names(),

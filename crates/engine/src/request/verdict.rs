@@ -7,11 +7,14 @@ use crate::cache::Cache;
 use crate::cache::flight::{Failure, FetchOutcome, Leader, SharedAnswer};
 use crate::origin::OriginResponse;
 use crate::request::store_response::LeaderResponse;
+use crate::request::whole_response::WholeResponse;
 
 /// The result of a fetch, as the leader gets it.
 pub(crate) enum Verdict {
     /// A response that all waiters may read while it arrives.
     Storable(LeaderResponse),
+    /// A response that arrived whole, and has been stored.
+    Stored(WholeResponse),
     /// The stored response, confirmed by the origin.
     Confirmed(Confirmation),
     /// Confirmed by a 304, but no longer storable, for this reason.
@@ -79,6 +82,8 @@ impl Verdict {
             Self::ConfirmedForOne(..) | Self::Private(..) | Self::FetchDirectly(_) => {
                 FetchOutcome::Released
             }
+            // Those that have come while it was stored find it in memory.
+            Self::Stored(_) => FetchOutcome::LookAgain,
             // The next request to come leads the next fetch.
             Self::Left => FetchOutcome::LookAgain,
             Self::Refused(..) => FetchOutcome::Refused,
@@ -92,6 +97,7 @@ impl Verdict {
     pub(crate) fn fields(&self) -> Option<Fields<'_>> {
         match self {
             Self::Storable(copy) => Some(copy.filling.fields.fields()),
+            Self::Stored(whole) => Some(whole.fields()),
             Self::Confirmed(confirmed) => Some(confirmed.stored.fields()),
             Self::ConfirmedForOne(hit, _) | Self::Found(hit, _) => Some(hit.fields()),
             Self::Private(response, _) | Self::Refused(response, _) => {
