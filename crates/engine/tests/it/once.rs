@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Method;
 use microcache_engine::{
     Body, BodyError, BoxFuture, Engine, FetchPlan, ForwardedRequest, Frame, Origin, OriginError,
@@ -52,7 +53,10 @@ impl Scripted {
         let response = OriginResponse {
             status,
             fields: fields_of(fields),
-            length: None,
+            length: match &body {
+                Body::Full(whole) => Some(whole.len() as u64),
+                _ => None,
+            },
             body,
             tunnel: None,
             waited,
@@ -197,6 +201,29 @@ async fn a_fetch_goes_on_when_its_client_leaves_or_does_not_read() {
     origin.answer(fields, Body::Empty).await;
     assert!(step(&mut waiting).is_some_and(|response| response.cache_status.collapsed));
     assert!(step(&mut stalled).is_some());
+}
+
+/// A small response that arrived whole is stored before its client has it. Waiters share it as any other.
+#[tokio::test(start_paused = true)]
+async fn a_whole_response_is_stored_at_once() {
+    let fields = "Cache-Control: max-age=10";
+    let whole = || Body::Full(Bytes::from_static(b"whole"));
+    let (engine, origin) = engine();
+    let mut alone = ask(&engine, look(&engine, ""));
+    assert!(step(&mut alone).is_none());
+    origin.answer(fields, whole()).await;
+    let response = step(&mut alone).expect("it is there");
+    assert!(response.cache_status.stored && matches!(response.body, Body::Full(_)));
+    check_hit(&engine, Some(10), "no task has run since");
+
+    advance(Duration::from_mins(1)).await;
+    let mut first = ask(&engine, look(&engine, ""));
+    let mut second = ask(&engine, look(&engine, ""));
+    assert!(step(&mut first).is_none() && step(&mut second).is_none());
+    origin.answer(fields, whole()).await;
+    assert!(step(&mut second).is_some_and(|response| response.cache_status.collapsed));
+    assert!(step(&mut first).is_some_and(|response| response.cache_status.stored));
+    check_hit(&engine, Some(10), "with a waiter");
 }
 
 #[tokio::test(start_paused = true)]

@@ -139,6 +139,7 @@ fn a_refresh_holds_up_no_request_of_the_same_connection() {
     client.get("/").assert_is(200, "old");
     client.get("/other").assert_is(200, "other");
     client.get("/").assert_is(200, "old");
+    origin.wait_for("/", 2);
     assert_eq!(origin.count("/"), 2);
     gate.open();
 }
