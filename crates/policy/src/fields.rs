@@ -488,7 +488,11 @@ impl FieldsBuf {
     }
 
     /// Appends a line whose start and value are in pieces, and adds it to the index.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "callers know the number of pieces; a miss writes seven lines"
+    )]
+    #[inline(always)]
     fn push_pieces(
         &mut self,
         start: &[&[u8]],

@@ -82,10 +82,8 @@ impl Verdict {
             Self::ConfirmedForOne(..) | Self::Private(..) | Self::FetchDirectly(_) => {
                 FetchOutcome::Released
             }
-            // Those that have come while it was stored find it in memory.
-            Self::Stored(_) => FetchOutcome::LookAgain,
-            // The next request to come leads the next fetch.
-            Self::Left => FetchOutcome::LookAgain,
+            // Those that have come while it was stored find it in memory; after `Left`, the next one leads a fetch.
+            Self::Stored(_) | Self::Left => FetchOutcome::LookAgain,
             Self::Refused(..) => FetchOutcome::Refused,
             Self::Failed(failed) => {
                 FetchOutcome::Failed(failed.failure.clone(), failed.stale.clone())
