@@ -43,15 +43,24 @@ struct CoarseInstant(u32);
 impl CoarseInstant {
     fn of(instant: Instant) -> Self {
         static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
-        let after = instant.saturating_duration_since(*ORIGIN).as_millis() as u32;
+        if let Some(after) = instant.checked_duration_since(*ORIGIN) {
+            return Self(millis(after));
+        }
         // A clock that tests have stopped may be behind.
-        let before = ORIGIN.saturating_duration_since(instant).as_millis() as u32;
-        Self(after.wrapping_sub(before))
+        let before = ORIGIN.saturating_duration_since(instant);
+        Self(0_u32.wrapping_sub(millis(before)))
     }
 
     fn elapsed_at(self, now: Instant) -> Duration {
         Duration::from_millis(Self::of(now).0.wrapping_sub(self.0).into())
     }
+}
+
+/// Returns a duration in milliseconds, modulo 49 days: [`Duration::as_millis`] calculates with 128 bits.
+const fn millis(duration: Duration) -> u32 {
+    (duration.as_secs() as u32)
+        .wrapping_mul(1000)
+        .wrapping_add(duration.subsec_millis())
 }
 
 /// A body of server-sent events.
