@@ -23,26 +23,27 @@ pub(super) enum KeepAliveAction {
     Disconnect,
 }
 
-/// The keep-alive timer of a client.
+/// The keep-alive timer of a client. What an event needs comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct KeepAlive {
-    last_input: Instant,
-    pinged: Option<Instant>,
     last_output: Option<Instant>,
-    timer: Pin<Box<Sleep>>,
     /// Time until which the timer need not be polled, as it will wake the waker of its last poll.
     rings_at: Option<Instant>,
+    timer: Pin<Box<Sleep>>,
+    last_input: Instant,
+    pinged: Option<Instant>,
 }
 
 impl KeepAlive {
     pub(super) fn new() -> Self {
         let last_input = Instant::now();
         Self {
+            last_output: None,
+            rings_at: None,
+            timer: Box::pin(sleep_until(last_input + PING_INTERVAL)),
             last_input,
             pinged: None,
-            last_output: None,
-            timer: Box::pin(sleep_until(last_input + PING_INTERVAL)),
-            rings_at: None,
         }
     }
 

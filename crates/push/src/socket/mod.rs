@@ -95,64 +95,77 @@ impl Handshake {
     }
 }
 
-/// The server's end of a WebSocket subscription.
+/// The server's end of a WebSocket subscription. What an event needs comes first: the time of an event that goes to
+/// thousands of sockets is that of reading their memory.
+#[repr(C)]
 pub(crate) struct Socket {
-    frames: WebSocketStream<Pipe>,
     /// True if buffered input may contain a frame.
     has_input: bool,
-    /// True if frames wait to be encoded.
+    /// True if frames wait to be encoded, or to be sent.
     has_output: bool,
-    /// `None` after the close frame.
-    open: Option<SocketSession>,
-    keep_alive: KeepAlive,
     /// True if everything has been sent.
     is_finished: bool,
-    discarded: usize,
     reader: Option<Waker>,
+    keep_alive: KeepAlive,
+    /// `None` after the close frame.
+    open: Option<SocketSession>,
     writer: Option<Waker>,
+    discarded: usize,
+    frames: WebSocketStream<Pipe>,
 }
 
-/// The state of an open socket.
+/// The state of an open socket. What an event needs comes first.
+#[repr(C)]
 struct SocketSession {
-    subscription: Subscription,
+    registration: OpenSocket,
     /// True if it has been polled: a reset event precedes the first reply.
     was_polled: bool,
     /// True if the last message was the newest event, and its waker is registered for the next one.
     is_drained: bool,
-    language: Language,
-    /// Commands received and not executed.
-    commands: CommandQueue,
     /// Timer for the expiry of the client's token.
     ends: Option<Pin<Box<Sleep>>>,
     /// The pattern whose snapshot is being delivered.
-    joining: Option<Pattern>,
+    joining: Option<Box<Pattern>>,
+    /// Commands received and not executed.
+    commands: CommandQueue,
+    language: Language,
+    subscription: Subscription,
     rate_limit: CommandRateLimit,
-    registration: OpenSocket,
 }
 
-/// Received commands, unparsed: their meaning may depend on those before them.
+/// Received commands, unparsed: their meaning may depend on those before them. Most queues are empty most of the time.
 #[derive(Default)]
-struct CommandQueue {
+struct CommandQueue(Option<Box<QueuedCommands>>);
+
+#[derive(Default)]
+struct QueuedCommands {
     queue: VecDeque<Box<str>>,
     length: usize,
 }
 
 impl CommandQueue {
+    const fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
     fn has_room(&self) -> bool {
-        self.queue.len() < MAX_QUEUED && self.length + MAX_COMMAND <= MAX_QUEUED_BYTES
+        self.0.as_ref().is_none_or(|queued| {
+            queued.queue.len() < MAX_QUEUED && queued.length + MAX_COMMAND <= MAX_QUEUED_BYTES
+        })
     }
 
     fn add(&mut self, command: &str) {
-        self.length += command.len();
-        self.queue.push_back(command.into());
+        let queued = self.0.get_or_insert_default();
+        queued.length += command.len();
+        queued.queue.push_back(command.into());
     }
 
     fn take(&mut self) -> Option<Box<str>> {
-        let command = self.queue.pop_front()?;
-        self.length -= command.len();
-        if self.queue.is_empty() {
-            // Most queues are empty most of the time.
-            self.queue = VecDeque::new();
+        let queued = self.0.as_mut()?;
+        let command = queued.queue.pop_front()?;
+        queued.length -= command.len();
+        if queued.queue.is_empty() {
+            self.0 = None;
         }
         Some(command)
     }
@@ -176,25 +189,25 @@ impl Socket {
         let ends = subscription.grant().ends();
         let ends = ends.map(|end| Box::pin(sleep_until(end)));
         Self {
-            frames: frames.serve(Pipe::default()),
             has_input: false,
             has_output: false,
+            is_finished: false,
+            reader: None,
+            keep_alive: KeepAlive::new(),
             open: Some(SocketSession {
-                subscription,
+                registration,
                 was_polled: false,
                 is_drained: false,
-                language,
-                commands: CommandQueue::default(),
                 ends,
                 joining: None,
+                commands: CommandQueue::default(),
+                language,
+                subscription,
                 rate_limit: CommandRateLimit::new(),
-                registration,
             }),
-            keep_alive: KeepAlive::new(),
-            is_finished: false,
-            discarded: 0,
-            reader: None,
             writer: None,
+            discarded: 0,
+            frames: frames.serve(Pipe::default()),
         }
     }
 
@@ -238,6 +251,7 @@ impl Socket {
                 return Poll::Ready(session.take(message).unwrap_or_else(nothing));
             }
             self.has_input = false;
+            self.has_output |= !self.frames.get_ref().is_drained();
         }
         let event = ready!(session.poll_delivery(cx));
         session.is_drained = session.subscription.is_drained();
@@ -319,7 +333,7 @@ impl SocketSession {
             return Poll::Ready(event);
         }
         if let Some(pattern) = self.joining.take_if(|_| !self.subscription.is_joining()) {
-            let is_there = match &pattern {
+            let is_there = match &*pattern {
                 Pattern::Exact(name) => self.has(name),
                 Pattern::Glob(_) | Pattern::Template(_) => true,
             };
@@ -327,7 +341,7 @@ impl SocketSession {
             let url = pattern.source();
             return Poll::Ready(self.language.subscribed(url, &position, is_there));
         }
-        if !self.commands.queue.is_empty()
+        if !self.commands.is_empty()
             && !self.subscription.is_joining()
             && self.rate_limit.poll(cx).is_ready()
             && let Some(command) = self.commands.take()
@@ -412,7 +426,7 @@ impl SocketSession {
                     return Err(UrlError::too_many_patterns());
                 }
                 self.subscription.add(&pattern, true).map_err(unavailable)?;
-                self.joining = Some(pattern);
+                self.joining = Some(Box::new(pattern));
                 Ok(Bytes::new())
             }
             UrlTarget::Page(mut page) => {
@@ -497,11 +511,14 @@ impl AsyncRead for Socket {
         let socket = self.get_mut();
         if remember(&mut socket.reader, cx) {
             socket.keep_alive.forget_waker();
+            if let Some(session) = &mut socket.open {
+                session.registration.forget_waker();
+            }
         }
         let now = Instant::now();
         socket.keep_alive.record_writable(now);
         loop {
-            if socket.frames.get_mut().give(space) {
+            if socket.has_output && socket.frames.get_mut().give(space) {
                 socket.keep_alive.record_output(now);
                 return Poll::Ready(Ok(()));
             }

@@ -1,7 +1,7 @@
 //! Registration of an open socket.
 
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::Context;
 
 use crate::documents::Documents;
 use crate::wait_list::Registration;
@@ -9,8 +9,10 @@ use crate::wait_list::Registration;
 /// An open socket, counted until it is dropped.
 pub(crate) struct OpenSocket {
     documents: Arc<Documents>,
-    /// The registered waker for the shutdown.
-    waker: Option<(Waker, Registration)>,
+    /// The registration for the shutdown.
+    registration: Option<Registration>,
+    /// True if it has the waker of the task that polls the socket.
+    is_current: bool,
 }
 
 impl OpenSocket {
@@ -18,7 +20,8 @@ impl OpenSocket {
         documents.sockets.opened();
         Self {
             documents: Arc::clone(documents),
-            waker: None,
+            registration: None,
+            is_current: false,
         }
     }
 
@@ -26,14 +29,18 @@ impl OpenSocket {
         &self.documents
     }
 
+    /// Forgets the waker of the last poll, since another one replaces it.
+    pub(crate) const fn forget_waker(&mut self) {
+        self.is_current = false;
+    }
+
     /// Returns whether sockets are to close; otherwise registers the task for that.
     pub(crate) fn is_closing(&mut self, cx: &Context<'_>) -> bool {
         let sockets = &self.documents.sockets;
-        let known = self.waker.as_ref();
-        if !known.is_some_and(|(waker, _)| waker.will_wake(cx.waker())) {
-            let registration = self.waker.take().map(|(_, registration)| registration);
-            let registration = sockets.register(registration, cx.waker());
-            self.waker = Some((cx.waker().clone(), registration));
+        if !self.is_current {
+            let registration = sockets.register(self.registration, cx.waker());
+            self.registration = Some(registration);
+            self.is_current = true;
         }
         sockets.are_closing()
     }
@@ -41,7 +48,6 @@ impl OpenSocket {
 
 impl Drop for OpenSocket {
     fn drop(&mut self) {
-        let registration = self.waker.take().map(|(_, registration)| registration);
-        self.documents.sockets.closed(registration);
+        self.documents.sockets.closed(self.registration);
     }
 }
