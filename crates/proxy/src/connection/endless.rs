@@ -1,14 +1,15 @@
 //! Responses without an end: server-sent events, and WebSocket sessions that end in this process. Thousands may be open
 //! and idle, so the state of the request is dropped and the rest is polled by hand.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use microcache_engine::{Body, Duplex, Tunnel};
+use microcache_engine::{Body, Tunnel};
 use tokio::io::AsyncWrite;
 use tokio::time::{Sleep, sleep};
 
@@ -16,17 +17,25 @@ use super::feed::{EndlessSource, InputState};
 use super::head::BodyEnding;
 use super::send::OutputQueue;
 use super::state::{BUFFERS, Connection};
+use super::transport::ClientTransport;
 use crate::admission::ResponsePermits;
-use crate::session::RequestAccount;
+use crate::session::{RequestAccount, SentBytes};
+use crate::shared::Shared;
 
 /// Limit of input bytes read ahead during a response. During an endless one, a client above it counts as gone.
 pub(super) const MAX_AHEAD: usize = 64 * 1024;
 
-/// Remainder of a response whose head is sent.
+/// Remainder of a response whose head is sent, with the stream of its connection meanwhile. What an event needs is in two
+/// cache lines: the time of an event that goes to thousands of clients is that of reading their memory.
+#[repr(C)]
 pub(super) struct Endless {
-    feed: EndlessSource,
+    stream: ClientTransport,
+    sent: SentBytes,
     /// Output that the socket has not taken yet; usually none.
     unsent: Option<Box<UnsentOutput>>,
+    feed: EndlessSource,
+    /// Input that is not consumed yet; usually none.
+    input: Option<Box<BytesMut>>,
     account: RequestAccount,
     _held: ResponsePermits,
 }
@@ -46,65 +55,83 @@ impl UnsentOutput {
 
 impl Endless {
     pub(super) fn body(
-        body: Body,
-        ending: BodyEnding,
+        (body, ending): (Body, BodyEnding),
         account: RequestAccount,
         held: ResponsePermits,
-    ) -> Self {
+        shared: &Arc<Shared>,
+    ) -> Box<Self> {
         let feed = EndlessSource::Body(body, ending, InputState::Open);
-        Self {
-            feed,
-            unsent: None,
-            account,
-            _held: held,
-        }
+        Self::new(feed, account, held, shared)
     }
 
     /// Response of a WebSocket that ends in this process.
-    pub(super) fn socket(tunnel: Tunnel, account: RequestAccount, held: ResponsePermits) -> Self {
+    pub(super) fn socket(
+        tunnel: Tunnel,
+        account: RequestAccount,
+        held: ResponsePermits,
+        shared: &Arc<Shared>,
+    ) -> Box<Self> {
         let early = Some(tunnel.early).filter(|early| !early.is_empty());
-        Self {
-            feed: EndlessSource::Socket(tunnel.io, InputState::Open),
-            unsent: early.map(|early| UnsentOutput::of(OutputQueue::bytes(early))),
+        let feed = EndlessSource::Socket(tunnel.io, InputState::Open);
+        let mut socket = Self::new(feed, account, held, shared);
+        socket.unsent = early.map(|early| UnsentOutput::of(OutputQueue::bytes(early)));
+        socket
+    }
+
+    fn new(
+        feed: EndlessSource,
+        account: RequestAccount,
+        held: ResponsePermits,
+        shared: &Arc<Shared>,
+    ) -> Box<Self> {
+        Box::new(Self {
+            stream: ClientTransport::elsewhere(),
+            sent: SentBytes::of(&account, shared),
+            unsent: None,
+            feed,
+            input: None,
             account,
             _held: held,
-        }
-    }
-}
-
-impl Connection {
-    /// Sends the body as it arrives, until it ends or the client leaves. Returns `true` if it was sent
-    /// completely.
-    pub(super) async fn send_endless(&mut self, mut answer: Box<Endless>) -> bool {
-        poll_fn(|cx| {
-            // Input is handed over first, so that the next output already takes it into account.
-            if let EndlessSource::Socket(io, state) = &mut answer.feed {
-                let heard = self.poll_heard(cx, io, state);
-                if heard.is_ready() {
-                    return Poll::Ready(false);
-                }
-            }
-            if let Poll::Ready(sent) = self.poll_send_endless(cx, &mut answer) {
-                return Poll::Ready(sent.is_ok());
-            }
-            // Pending output goes first, whatever the client does to its sending side.
-            let gone = match &mut answer.feed {
-                EndlessSource::Socket(..) => Poll::Pending,
-                EndlessSource::Body(_, _, state) => self.poll_gone(cx, state),
-                EndlessSource::Over => self.poll_gone(cx, &mut InputState::Open),
-            };
-            gone.map(|()| false)
         })
-        .await
     }
 
-    fn poll_send_endless(
-        &mut self,
-        cx: &mut Context<'_>,
-        answer: &mut Endless,
-    ) -> Poll<io::Result<()>> {
+    /// Takes the stream of the connection, and its unread input.
+    pub(super) fn begin(&mut self, connection: &mut Connection) {
+        self.stream = connection.stream.take();
+        self.keep_input(std::mem::take(&mut connection.input));
+    }
+
+    /// Gives back what [`Self::begin`] has taken.
+    pub(super) fn end(&mut self, connection: &mut Connection) {
+        connection.stream = self.stream.take();
+        connection.input = self.take_input();
+    }
+
+    fn keep_input(&mut self, input: BytesMut) {
+        self.input = (!input.is_empty()).then(|| Box::new(input));
+    }
+
+    fn take_input(&mut self) -> BytesMut {
+        self.input.take().map_or_else(BytesMut::new, |input| *input)
+    }
+
+    /// Sends the body as it arrives, until it ends or the client leaves. Ready with `true` if it was sent
+    /// completely.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        // Input is handed over first, so that the next output already takes it into account.
+        if self.poll_heard(cx).is_ready() {
+            return Poll::Ready(false);
+        }
+        if let Poll::Ready(sent) = self.poll_send(cx) {
+            return Poll::Ready(sent.is_ok());
+        }
+        // Pending output goes first, whatever the client does to its sending side.
+        self.poll_gone(cx).map(|()| false)
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            if let Some(unsent) = &mut answer.unsent {
+            if let Some(unsent) = &mut self.unsent {
                 let before = unsent.output.len();
                 match unsent.output.poll_send(cx, &mut self.stream) {
                     Poll::Ready(sent) => sent?,
@@ -112,40 +139,48 @@ impl Connection {
                         if unsent.output.len() < before {
                             unsent.stall = None;
                         }
-                        let time_limit = self.session.shared.timeouts.write;
+                        let time_limit = self.sent.shared().timeouts.write;
                         ready!(unsent.poll_stalled(cx, time_limit));
                         return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                     }
                 }
-                answer.unsent = None;
+                self.unsent = None;
             }
-            if matches!(answer.feed, EndlessSource::Over) {
+            if matches!(self.feed, EndlessSource::Over) {
                 return Poll::Ready(Ok(()));
             }
-            let (unsent, goes_on) = ready!(answer.feed.poll_send(
-                cx,
-                &mut self.stream,
-                &mut answer.account
-            ))?;
-            answer.unsent = unsent.map(|unsent| UnsentOutput::of(*unsent));
+            let (unsent, goes_on) =
+                ready!(self.feed.poll_send(cx, &mut self.stream, &mut self.sent))?;
+            self.unsent = unsent.map(|unsent| UnsentOutput::of(*unsent));
             if !goes_on {
-                answer.feed = EndlessSource::Over;
+                self.feed = EndlessSource::Over;
             }
         }
     }
 
     /// Waits for the client to leave. Closing its sending side counts, as it is the only way to end such a
     /// response; so does sending more than [`MAX_AHEAD`] bytes.
-    fn poll_gone(&mut self, cx: &mut Context<'_>, state: &mut InputState) -> Poll<()> {
-        if self.is_silent(*state) {
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut unwatched = InputState::Open;
+        let state = match &mut self.feed {
+            // Its input was handed over.
+            EndlessSource::Socket(..) => return Poll::Pending,
+            EndlessSource::Body(_, _, state) => state,
+            EndlessSource::Over => &mut unwatched,
+        };
+        if is_silent(&self.stream, *state) {
             return Poll::Pending;
         }
         BUFFERS.with_borrow_mut(|buffers| {
             let scratch = &mut buffers.input;
-            while self.input.len() < MAX_AHEAD {
+            let length = |input: &Option<Box<BytesMut>>| input.as_ref().map_or(0, |it| it.len());
+            while length(&self.input) < MAX_AHEAD {
                 match self.stream.poll_recv(cx, scratch) {
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
-                    Poll::Ready(Ok(length)) => self.input.extend_from_slice(&scratch[..length]),
+                    Poll::Ready(Ok(length)) => {
+                        let input = self.input.get_or_insert_default();
+                        input.extend_from_slice(&scratch[..length]);
+                    }
                     Poll::Pending => {
                         *state = InputState::after_pending();
                         return Poll::Pending;
@@ -156,31 +191,30 @@ impl Connection {
         })
     }
 
-    /// Returns `true` if the client has sent nothing since the waker was registered for input. This costs less than
-    /// another poll, and most clients are silent most of the time.
-    fn is_silent(&self, state: InputState) -> bool {
-        state == InputState::Awaited && !self.stream.may_have_input()
+    /// Passes on input of the client to a WebSocket. Reads no more until that is taken (back-pressure).
+    fn poll_heard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &self.feed {
+            EndlessSource::Socket(_, state) if !is_silent(&self.stream, *state) => {}
+            _ => return Poll::Pending,
+        }
+        // Most clients are silent most of the time, and need no buffer then.
+        let mut input = self.take_input();
+        let heard = self.poll_handed_over(cx, &mut input);
+        self.keep_input(input);
+        heard
     }
 
-    /// Passes on input of the client. Reads no more until that is taken (back-pressure).
-    fn poll_heard(
-        &mut self,
-        cx: &mut Context<'_>,
-        io: &mut Box<dyn Duplex>,
-        state: &mut InputState,
-    ) -> Poll<()> {
-        if self.is_silent(*state) {
+    fn poll_handed_over(&mut self, cx: &mut Context<'_>, input: &mut BytesMut) -> Poll<()> {
+        let EndlessSource::Socket(io, state) = &mut self.feed else {
             return Poll::Pending;
-        }
+        };
         loop {
-            while !self.input.is_empty() {
-                match ready!(Pin::new(&mut *io).poll_write(cx, &self.input)) {
+            while !input.is_empty() {
+                match ready!(Pin::new(&mut *io).poll_write(cx, input)) {
                     Ok(0) | Err(_) => return Poll::Ready(()),
-                    Ok(taken) => self.input.advance(taken),
+                    Ok(taken) => input.advance(taken),
                 }
             }
-            // Most clients are silent most of the time.
-            self.input = BytesMut::new();
             if *state == InputState::Ended {
                 return Poll::Pending;
             }
@@ -188,7 +222,7 @@ impl Connection {
             let read = BUFFERS.with_borrow_mut(|buffers| {
                 let scratch = &mut buffers.input;
                 let read = self.stream.poll_recv(cx, scratch);
-                read.map_ok(|length| self.input.extend_from_slice(&scratch[..length]))
+                read.map_ok(|length| input.extend_from_slice(&scratch[..length]))
             });
             match read {
                 Poll::Ready(Ok(())) => {}
@@ -198,13 +232,25 @@ impl Connection {
                     return Poll::Pending;
                 }
             }
-            if self.input.is_empty() {
+            if input.is_empty() {
                 *state = InputState::Ended;
                 // Shutting down flushes what is left to send.
                 ready!(Pin::new(&mut *io).poll_shutdown(cx)).ok();
             }
         }
     }
+}
+
+impl Drop for Endless {
+    fn drop(&mut self) {
+        self.account.add_counted(self.sent.sum());
+    }
+}
+
+/// Returns `true` if the client has sent nothing since the waker was registered for input. This costs less than
+/// another poll, and most clients are silent most of the time.
+fn is_silent(stream: &ClientTransport, state: InputState) -> bool {
+    state == InputState::Awaited && !stream.may_have_input()
 }
 
 impl UnsentOutput {
@@ -219,6 +265,7 @@ impl UnsentOutput {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::pin::pin;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -255,7 +302,7 @@ mod tests {
         }
     }
 
-    fn events(at_once: usize) -> (Box<Endless>, Arc<AtomicUsize>) {
+    fn events(connection: &mut Connection, at_once: usize) -> (Box<Endless>, Arc<AtomicUsize>) {
         let polls = Arc::new(AtomicUsize::new(0));
         let source = Events {
             at_once,
@@ -263,9 +310,11 @@ mod tests {
             polls: Arc::clone(&polls),
         };
         let body = Body::Stream(Box::new(source));
-        let held = ResponsePermits::default();
-        let endless = Endless::body(body, BodyEnding::Close, RequestAccount::default(), held);
-        (Box::new(endless), polls)
+        let (account, held) = (RequestAccount::default(), ResponsePermits::default());
+        let shared = &connection.session.shared;
+        let mut endless = Endless::body((body, BodyEnding::Close), account, held, shared);
+        endless.begin(connection);
+        (endless, polls)
     }
 
     /// Polls once, without a look at the sockets.
@@ -277,8 +326,8 @@ mod tests {
     async fn a_client_that_does_not_read_costs_its_source_nothing() {
         let (mut connection, _client) = connection().await;
         // As many as no socket takes.
-        let (endless, polls) = events(1 << 14);
-        let mut sending = pin!(connection.send_endless(endless));
+        let (mut endless, polls) = events(&mut connection, 1 << 14);
+        let mut sending = pin!(poll_fn(|cx| endless.poll(cx)));
         let sent = loop {
             let before = polls.load(Ordering::Relaxed);
             assert!(poll_now(&mut sending).await.is_pending());
@@ -297,8 +346,8 @@ mod tests {
     #[tokio::test]
     async fn the_source_of_a_newest_event_is_not_polled_again() {
         let (mut connection, mut client) = connection().await;
-        let (endless, polls) = events(1);
-        let mut sending = pin!(connection.send_endless(endless));
+        let (mut endless, polls) = events(&mut connection, 1);
+        let mut sending = pin!(poll_fn(|cx| endless.poll(cx)));
         let mut received = vec![0; EVENT.len()];
         for event in 1..=10 {
             // Every second poll finds no event.

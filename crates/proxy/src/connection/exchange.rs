@@ -95,8 +95,9 @@ impl Connection {
                 Some(Ok(ResponseProgress::Close)) if tunnel.is_some() => {}
                 Some(Ok(ResponseProgress::SoFar(body, ending))) => {
                     let go_on = keep_alive && ending != BodyEnding::Close;
-                    let rest = Endless::body(body, ending, answered.account, answered.held);
-                    return ExchangeOutcome::SoFar(Box::new(rest), go_on);
+                    let rest =
+                        Endless::body((body, ending), answered.account, answered.held, shared);
+                    return ExchangeOutcome::SoFar(rest, go_on);
                 }
                 _ => return OVER,
             }
@@ -108,10 +109,8 @@ impl Connection {
                 mut account, held, ..
             } = *answered;
             if !tunnel.has_descriptor {
-                return ExchangeOutcome::SoFar(
-                    Box::new(Endless::socket(*tunnel, account, held)),
-                    false,
-                );
+                let rest = Endless::socket(*tunnel, account, held, &self.session.shared);
+                return ExchangeOutcome::SoFar(rest, false);
             }
             Box::pin(self.tunnel(*tunnel, &mut account)).await;
             return OVER;

@@ -15,7 +15,7 @@ use super::head::BodyEnding;
 use super::send::{OutputQueue, write_now};
 use super::state::{BUFFERS, COPY};
 use super::transport::ClientTransport;
-use crate::session::RequestAccount;
+use crate::session::SentBytes;
 
 /// Source of the output.
 pub(super) enum EndlessSource {
@@ -56,11 +56,11 @@ impl EndlessSource {
         &mut self,
         cx: &mut Context<'_>,
         stream: &mut ClientTransport,
-        account: &mut RequestAccount,
+        sent: &mut SentBytes,
     ) -> Poll<io::Result<FeedProgress>> {
         match self {
-            Self::Body(body, ending, _) => send_body(cx, (body, *ending), stream, account),
-            Self::Socket(io, _) => send_socket(cx, io, stream, account),
+            Self::Body(body, ending, _) => send_body(cx, (body, *ending), stream, sent),
+            Self::Socket(io, _) => send_socket(cx, io, stream, sent),
             Self::Over => Poll::Ready(Ok((None, false))),
         }
     }
@@ -71,7 +71,7 @@ fn send_body(
     cx: &mut Context<'_>,
     (body, ending): (&mut Body, BodyEnding),
     stream: &mut ClientTransport,
-    account: &mut RequestAccount,
+    sent: &mut SentBytes,
 ) -> Poll<io::Result<FeedProgress>> {
     BUFFERS.with_borrow_mut(|buffers| {
         let small = &mut buffers.output;
@@ -81,7 +81,7 @@ fn send_body(
             && data.len() <= COPY
             && small.len() < PART
         {
-            account.sent(data.len() as u64);
+            sent.add(data.len() as u64);
             if ending == BodyEnding::Chunked {
                 encode::chunk(small, data);
             } else {
@@ -99,7 +99,7 @@ fn send_body(
         };
         if let Poll::Ready(frame) = next {
             if let Some(Ok(Frame::Data(data))) = &frame {
-                account.sent(data.len() as u64);
+                sent.add(data.len() as u64);
             }
             let goes_on = push_frame(unsent.get_or_insert_default(), frame, ending)?;
             return Poll::Ready(Ok((unsent, goes_on)));
@@ -115,7 +115,7 @@ fn send_socket(
     cx: &mut Context<'_>,
     io: &mut Box<dyn Duplex>,
     stream: &mut ClientTransport,
-    account: &mut RequestAccount,
+    sent: &mut SentBytes,
 ) -> Poll<io::Result<FeedProgress>> {
     BUFFERS.with_borrow_mut(|buffers| {
         let mut read = ReadBuf::new(&mut buffers.input);
@@ -132,7 +132,7 @@ fn send_socket(
             before = length;
         };
         let read = read.filled();
-        account.sent(read.len() as u64);
+        sent.add(read.len() as u64);
         let unsent = write_now(stream, cx, read, &Bytes::new())?;
         if unsent.is_none() {
             io.mark_sent();

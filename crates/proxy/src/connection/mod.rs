@@ -19,6 +19,7 @@ mod presence;
 mod proxy_header;
 mod request_body;
 mod send;
+mod serving;
 mod socket;
 mod state;
 #[cfg(test)]
@@ -49,8 +50,9 @@ use hits::is_head;
 pub(crate) use plain::PlainSocket;
 pub(crate) use proxy_header::{ProxyHeaderError, read_proxy_header};
 use send::OutputQueue;
+use serving::{Serving, StartedEndless};
 pub(crate) use state::Connection;
-use state::{AfterSend, BUFFERS, Buffers, HitLoopExit};
+use state::{AfterSend, BUFFERS, Buffers, HitLoopExit, SentEndless};
 use tls::HandshakeError;
 pub(crate) use transport::ClientTransport;
 
@@ -76,31 +78,52 @@ impl Connection {
     }
 
     /// Serves requests until the connection ends.
+    pub(crate) fn serve(self) -> impl Future<Output = ()> + Send {
+        Serving::new(self, Self::serve_requests)
+    }
+
+    /// Serves requests until the connection ends, or up to a response without an end.
     #[expect(
         clippy::manual_async_fn,
         reason = "an `async fn` stores its arguments twice"
     )]
-    pub(crate) fn serve(mut self) -> impl Future<Output = ()> + Send {
-        async move { self.serve_all().await }
+    fn serve_requests(
+        mut self,
+        sent: Option<SentEndless>,
+    ) -> impl Future<Output = Option<(Self, StartedEndless)>> + Send {
+        async move {
+            let started = self.serve_all(sent).await?;
+            Some((self, started))
+        }
     }
 
-    async fn serve_all(&mut self) {
+    /// Serves requests, after an endless response if one was sent. Returns `None` at the end of the connection.
+    async fn serve_all(&mut self, mut sent: Option<SentEndless>) -> Option<StartedEndless> {
         // Boxed, like everything an idle connection does not need, to keep its future small.
-        if matches!(self.stream, ClientTransport::Tls(_))
+        if sent.is_none()
+            && matches!(self.stream, ClientTransport::Tls(_))
             && !Box::pin(self.complete_handshake()).await
         {
-            return Box::pin(self.linger()).await;
+            Box::pin(self.linger()).await;
+            return None;
         }
         loop {
-            let next = poll_fn(|cx| self.poll_hits(cx)).await;
-            if !self.activity.begin() {
-                return;
+            let next = match sent.take() {
+                Some(sent) => HitLoopExit::After(sent),
+                None => poll_fn(|cx| self.poll_hits(cx)).await,
+            };
+            let is_begun = matches!(next, HitLoopExit::After(_)) || self.activity.begin();
+            if !is_begun {
+                return None;
             }
             self.stream.in_answer(true);
             let go_on = match next {
+                HitLoopExit::After(sent) => {
+                    sent.go_on && !self.has_followed(sent.wanted_upgrade).await
+                }
                 HitLoopExit::Close => {
                     self.stream.in_answer(false);
-                    return;
+                    return None;
                 }
                 HitLoopExit::End => false,
                 HitLoopExit::Send(output, after) => {
@@ -113,16 +136,24 @@ impl Connection {
                         // Frees the buffer that the exchange has read into.
                         self.input = BytesMut::new();
                     }
-                    let go_on = match exchanged {
-                        ExchangeOutcome::Whole(go_on) => go_on,
-                        ExchangeOutcome::SoFar(answer, go_on) => {
-                            self.send_endless(answer).await && go_on
+                    match exchanged {
+                        ExchangeOutcome::Whole(go_on) => {
+                            go_on && !self.has_followed(wanted_upgrade).await
                         }
-                    };
-                    go_on && !(wanted_upgrade && poll_fn(|cx| self.poll_followed(cx)).await)
+                        ExchangeOutcome::SoFar(rest, go_on) => {
+                            let sent = SentEndless {
+                                go_on,
+                                wanted_upgrade,
+                            };
+                            return Some(StartedEndless { rest, sent });
+                        }
+                    }
                 }
                 HitLoopExit::SendFile(answer) => Box::pin(self.send_file(*answer)).await,
-                HitLoopExit::Http2 => return Box::pin(self.http2()).await,
+                HitLoopExit::Http2 => {
+                    Box::pin(self.http2()).await;
+                    return None;
+                }
                 HitLoopExit::Refuse(bad, head_only) => {
                     let page = Box::new(OutputQueue::bytes(self.refuse(bad, head_only)));
                     Box::pin(self.send(page)).await;
@@ -133,7 +164,7 @@ impl Connection {
                 if self.expects_input() {
                     Box::pin(self.linger()).await;
                 }
-                return;
+                return None;
             }
             self.stream.in_answer(false);
             let now = self.session.shared.engine.clock.now();
@@ -156,10 +187,15 @@ impl Connection {
         }
     }
 
-    /// Ready with `true` if bytes have followed a request for an upgrade, which was refused. They may be in the other
+    /// Returns `true` if bytes have followed a request for an upgrade, which was refused. They may be in the other
     /// protocol, with the text of a third party, and are never read as a request (RFC 9931).
-    fn poll_followed(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        Poll::Ready(!self.input.is_empty() || self.stream.poll_recv(cx, &mut [0]).is_ready())
+    async fn has_followed(&mut self, wanted_upgrade: bool) -> bool {
+        wanted_upgrade
+            && poll_fn(|cx| {
+                let has_input = !self.input.is_empty();
+                Poll::Ready(has_input || self.stream.poll_recv(cx, &mut [0]).is_ready())
+            })
+            .await
     }
 
     /// Performs the TLS handshake. Returns `true` if it succeeded.

@@ -37,6 +37,14 @@ impl PlainSocket {
         }
     }
 
+    /// Returns what stands for a socket that is elsewhere. Every operation fails.
+    pub(super) const fn elsewhere() -> Self {
+        Self::Unwatched {
+            socket: None,
+            has_read: true,
+        }
+    }
+
     /// Returns the socket for operations that may have to wait.
     pub(crate) fn watched(&mut self) -> io::Result<&mut TcpStream> {
         if let Self::Unwatched { socket, .. } = self {

@@ -54,8 +54,19 @@ pub(crate) struct Connection {
     pub(super) _permit: ConnectionPermit,
 }
 
+/// A response without an end that has ended after all, or will.
+#[derive(Clone, Copy)]
+pub(super) struct SentEndless {
+    /// The connection can be reused.
+    pub(super) go_on: bool,
+    /// The request asked for an upgrade.
+    pub(super) wanted_upgrade: bool,
+}
+
 /// Reason for leaving the loop over hits.
 pub(super) enum HitLoopExit {
+    /// The connection has sent an endless response.
+    After(SentEndless),
     /// The client has left or timed out.
     Close,
     /// The socket takes no more for now, or the response needs more than a hit.
@@ -102,6 +113,7 @@ impl HitLoopExit {
             }
             // If the earlier responses cannot be sent, neither can this one.
             Self::Refuse(..) | Self::End => Self::Send(Box::new(unsent), AfterSend::Close),
+            Self::After(sent) => Self::After(sent),
             Self::Close => Self::Close,
             Self::Http2 => Self::Http2,
         }

@@ -181,7 +181,9 @@ const fn size_of_future<Arguments, Future>(_: &impl Fn(Arguments) -> Future) -> 
 #[test]
 fn a_connection_that_waits_is_small() {
     assert!(size_of_future(&Connection::serve) <= 512);
-    assert!(size_of::<Endless>() <= 128);
+    // Three cache lines. With debug assertions, a socket of mio remembers its selector.
+    let debug = if cfg!(debug_assertions) { 8 } else { 0 };
+    assert!(size_of::<Endless>() <= 192 + debug);
 }
 
 /// Each miss has one.
@@ -200,7 +202,7 @@ async fn expects_input_after(input: &str) -> bool {
     tokio::spawn(async move {
         let _ = client.read_to_end(&mut Vec::new()).await;
     });
-    connection.serve_all().await;
+    connection.serve_all(None).await;
     connection.expects_input()
 }
 
@@ -234,7 +236,7 @@ async fn a_hit_that_is_asked_for_at_once_needs_no_events() {
         let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         client.write_all(request).await.unwrap();
         let mut connection = accept(&listener, &shared).await;
-        connection.serve_all().await;
+        connection.serve_all(None).await;
         let is_watched = |socket: &PlainSocket| matches!(socket, PlainSocket::Watched { .. });
         assert!(
             matches!(&connection.stream, ClientTransport::Plain(socket) if is_watched(socket) == waits)

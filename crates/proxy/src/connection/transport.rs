@@ -43,6 +43,16 @@ impl ClientTransport {
         Ok(Self::Tls(Box::new(TlsSocket::new(socket, settings)?)))
     }
 
+    /// Returns what stands for a stream that is elsewhere. Every operation fails.
+    pub(super) const fn elsewhere() -> Self {
+        Self::Plain(PlainSocket::elsewhere())
+    }
+
+    /// Takes the stream.
+    pub(super) const fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::elsewhere())
+    }
+
     /// Reads the available bytes; 0 at the end.
     pub(crate) fn poll_recv(
         &mut self,

@@ -149,6 +149,18 @@ impl RequestAccount {
             open.shared.metrics.sent(open.route, bytes);
         }
     }
+
+    /// Returns the route that the request is counted for.
+    pub(super) fn route(&self) -> Option<RouteId> {
+        self.0.as_ref().map(|open| open.route)
+    }
+
+    /// Records bytes that the metrics have counted already.
+    pub(crate) fn add_counted(&mut self, bytes: u64) {
+        if let Some(open) = &mut self.0 {
+            open.bytes += bytes;
+        }
+    }
 }
 
 impl OpenRequest {

@@ -35,6 +35,7 @@ mod purging;
 mod rates;
 mod request_id;
 mod route_response;
+mod sent_bytes;
 #[cfg(test)]
 mod tests;
 mod user_context;
@@ -70,6 +71,7 @@ use pending_access::PendingAccess;
 use pending_context::{ContextChange, PendingContext};
 use purging::AuthorizedPurge;
 pub use request_id::request_id;
+pub(crate) use sent_bytes::SentBytes;
 pub(crate) use watching::{PlainGet, RefreshOutcome, client_address, visitor_scheme};
 
 /// State that the requests of one connection share.
