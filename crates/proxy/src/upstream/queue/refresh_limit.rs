@@ -152,23 +152,24 @@ const fn least(places: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Runs an application for some seconds that takes this time for each of so many requests at once, and
-    /// returns the limits at the ends of all seconds.
-    fn limits(seconds: u64, time: impl Fn(u64, usize) -> f64) -> Vec<usize> {
+    /// Runs an application for some seconds that takes so many milliseconds for each of so many requests at once,
+    /// and returns the limits at the ends of all seconds.
+    fn limits(seconds: usize, time: impl Fn(usize, usize) -> u64) -> Vec<usize> {
         let start = Instant::now();
         let mut limit = RefreshLimit::new(64);
-        let mut ends: Vec<f64> = Vec::new();
-        let mut at = 0.0;
+        let mut ends: Vec<u64> = Vec::new();
         let mut limits = Vec::new();
-        while limits.len() < seconds as usize {
+        while limits.len() < seconds {
+            let at = ends.iter().min().copied().unwrap_or_default();
+            if let Some(first) = ends.iter().position(|end| *end == at) {
+                ends.swap_remove(first);
+                limit.end(start + Duration::from_millis(at), true);
+            }
+            limits.resize(at as usize / 1000, limit.limit());
             while limit.has_room() {
                 limit.begin();
-                ends.push(at + time(at as u64, ends.len() + 1));
+                ends.push(at + time(limits.len(), ends.len() + 1));
             }
-            let first = (0..ends.len()).min_by(|a, b| ends[*a].total_cmp(&ends[*b]));
-            at = ends.swap_remove(first.expect("one is under way"));
-            limit.end(start + Duration::from_secs_f64(at), true);
-            limits.resize(at as usize, limit.limit());
         }
         limits
     }
@@ -176,14 +177,14 @@ mod tests {
     #[test]
     fn an_application_bound_by_its_processors_gets_few_at_a_time() {
         // Two processors, 100 ms each.
-        let limits = limits(600, |_, at_once| 0.1 * (at_once as f64 / 2.0).max(1.0));
+        let limits = limits(600, |_, at_once| 50 * (at_once as u64).max(2));
         let high = limits.iter().filter(|limit| **limit > 20).count();
         assert!(high < 30, "{high} of 600 seconds: {limits:?}");
     }
 
     #[test]
     fn an_application_that_waits_gets_as_many_as_there_are_places() {
-        let limits = limits(120, |_, _| 0.5);
+        let limits = limits(120, |_, _| 500);
         assert_eq!(limits[15], 64, "{limits:?}");
         assert!(
             limits.iter().skip(15).all(|limit| *limit >= 42),
@@ -195,9 +196,9 @@ mod tests {
     fn the_limit_follows_an_application_that_changes() {
         let limits = limits(900, |second, at_once| {
             if (200..600).contains(&second) {
-                0.05 * at_once as f64
+                50 * at_once as u64
             } else {
-                0.2
+                200
             }
         });
         assert!(limits[100] >= 42, "{limits:?}");
