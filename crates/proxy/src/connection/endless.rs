@@ -40,6 +40,9 @@ pub(super) struct Endless {
     _held: ResponsePermits,
 }
 
+/// Three cache lines, in which an event needs the first two. With debug assertions, a socket of mio is larger.
+const _: () = assert!(cfg!(debug_assertions) || size_of::<Endless>() <= 192);
+
 struct UnsentOutput {
     output: OutputQueue,
     /// Deadline of a client that takes nothing.

@@ -15,7 +15,6 @@ use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::endless::Endless;
 use super::{Activity, ClientTransport, Connection, PlainSocket};
 use crate::config::{Config, Input};
 use crate::observe::Notices;
@@ -181,9 +180,6 @@ const fn size_of_future<Arguments, Future>(_: &impl Fn(Arguments) -> Future) -> 
 #[test]
 fn a_connection_that_waits_is_small() {
     assert!(size_of_future(&Connection::serve) <= 512);
-    // Three cache lines. With debug assertions, a socket of mio remembers its selector.
-    let debug = if cfg!(debug_assertions) { 8 } else { 0 };
-    assert!(size_of::<Endless>() <= 192 + debug);
 }
 
 /// Each miss has one.
