@@ -455,7 +455,8 @@ impl Group {
         }
         let name = &self.settings.name;
         let line = format!(
-            "upstream group {name} is slower than its pages expire: a refresh got no permit, {limit} at a time are              as many as it answers faster for; the stale response is served, and the next request for it tries again"
+            "upstream group {name} is slower than its pages expire: a refresh got no permit, {limit} at a time are \
+             as many as it answers faster for; the stale response is served, and the next request for it tries again"
         );
         self.notices
             .say(Kind::Busy, &format!("{name} refreshes"), line);

@@ -210,11 +210,16 @@ impl RequestQueue {
         let is_refresh = !urgency.has_clients();
         let (clients, networks) = audience.watch();
         let (use_of, urgent) = match urgency {
-            // A quarter of its time is left for the refresh itself.
-            Urgency::Refresh { left, .. } if networks.is_empty() => {
-                (PlaceUse::Refresh, Some(Instant::now() + *left * 3 / 4))
+            Urgency::Refresh { left, .. } => {
+                let use_of = if networks.is_empty() {
+                    PlaceUse::Refresh
+                } else {
+                    PlaceUse::Other
+                };
+                // A quarter of its time is left for the refresh itself.
+                (use_of, Instant::now().checked_add(*left / 4 * 3))
             }
-            _ => (PlaceUse::Other, None),
+            Urgency::Client | Urgency::Ahead => (PlaceUse::Other, None),
         };
         let (ticket, mut receiver, time_limit) = {
             let mut state = self.state.lock();
@@ -480,7 +485,7 @@ impl QueueState {
             Urgency::Ahead => Some(QueuedRefresh {
                 demand: Arc::default(),
                 due: None,
-                urgent,
+                urgent: None,
             }),
         };
         match &refresh {

@@ -211,7 +211,7 @@ async fn refreshes_take_few_places_unless_clients_wait_or_their_copies_end() {
         .expect("of the places");
     // Fetches before any client asks have a limit of their own.
     drop(refreshing(Urgency::Ahead).await.expect("a place"));
-    let mut cold = enter(&queue, refresh(&demand(1)));
+    let mut cold = enter(&queue, refresh_within(&demand(1), Duration::MAX));
     let mut hot = enter(&queue, refresh(&demand(9)));
     let mut ending = enter(&queue, refresh_within(&demand(0), 4 * second));
     let audience: Arc<Audience> = Arc::default();
