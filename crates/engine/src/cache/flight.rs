@@ -9,7 +9,7 @@ use std::hash::BuildHasher;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,7 +20,6 @@ use microcache_store::{FetchCost, Hit, Key, KeyUpdate, LogPositions, TagNumbers,
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::hosting::{FetchWork, Hosting};
 use super::rule::RuleSubject;
 use super::rules::{PurgeRules, PurgesKnown, RuleNumber};
 use crate::audience::{Audience, Seat};
@@ -226,7 +225,6 @@ struct Flight {
     began: Instant,
     /// The purge rules known when it began.
     known: PurgesKnown,
-    hosting: Hosting,
     state: Mutex<FlightState>,
 }
 
@@ -296,17 +294,13 @@ impl Flights {
     pub fn enter(self: &Arc<Self>, key: &Key, selection: &[u8], by: Option<Network>) -> Role {
         let mut shard = self.shard(key);
         if let Some(flight) = self.joinable(&mut shard, key, selection) {
-            let role = match by {
+            return match by {
                 Some(network) if self.has_room(&flight, network) => {
                     Role::Join(WaitTicket::new(&flight, network))
                 }
                 // A refresh does not wait either.
                 _ => Role::Full,
             };
-            // Without the lock: a runtime that shuts down drops the work, which takes it.
-            drop(shard);
-            flight.hosting.detach().into_iter().for_each(Waker::wake);
-            return role;
         }
         let fetches = self.fetches.load(Ordering::Relaxed);
         if shard.joinable.len() >= fetches.div_ceil(Self::SHARDS)
@@ -548,7 +542,6 @@ impl Flight {
             selection,
             began: poll_clock::now(),
             known,
-            hosting: Hosting::default(),
             state: Mutex::new(FlightState::default()),
         })
     }
@@ -573,11 +566,6 @@ impl Leader {
     /// The clients that wait for it.
     pub(crate) fn audience(&self) -> &Arc<Audience> {
         &self.flight.audience
-    }
-
-    /// The hold of the leading request on the work of the fetch.
-    pub(crate) fn host(&self) -> Host {
-        Host(Arc::clone(&self.flight))
     }
 
     /// Returns true if other requests wait for it.
@@ -669,29 +657,6 @@ impl Drop for Leader {
         if self.flight.state.lock().outcome.is_none() {
             self.publish(FetchOutcome::Failed(Failure::Abandoned, None));
         }
-    }
-}
-
-/// The hold of the leading request on the work of its fetch, which gets a task of its own on drop.
-#[derive(Debug)]
-pub(crate) struct Host(Arc<Flight>);
-
-impl Host {
-    /// Hosts the work, unless other requests depend on it already.
-    pub(crate) fn begin(&self, work: FetchWork) {
-        self.0.hosting.begin(work);
-    }
-
-    /// Polls the work. Returns `false` if it has a task of its own.
-    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
-        self.0.hosting.poll(cx)
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        // The request has its response or has left, so it need not be woken.
-        drop(self.0.hosting.detach());
     }
 }
 

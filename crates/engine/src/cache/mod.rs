@@ -26,8 +26,7 @@
 //!
 //! Locks are taken in this order, and none is held over an await: the shard of a key in the table
 //! of fetches; a key's turn in memory; the state of one fetch; the purges, by key or by rule; the
-//! mailboxes of the watchers; the queue of a tier. The lock on the work of a fetch
-//! ([`hosting`]) is taken without any of them.
+//! mailboxes of the watchers; the queue of a tier.
 
 mod changes;
 mod commit;
@@ -35,7 +34,6 @@ pub mod entries;
 mod fleet;
 mod fleet_state;
 pub mod flight;
-mod hosting;
 mod journal;
 mod logs;
 mod look_up;

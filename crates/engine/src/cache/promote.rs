@@ -73,11 +73,6 @@ impl Cache {
         self.tiers.is_empty()
     }
 
-    /// Returns true if other processes use a tier too.
-    pub(crate) fn has_shared_tier(&self) -> bool {
-        self.tiers.is_shared()
-    }
-
     /// The longest time that a process sharing a tier may keep the others from asking the origin.
     pub fn claim_time(&self) -> Duration {
         self.tiers.limits().claim

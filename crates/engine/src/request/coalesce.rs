@@ -5,7 +5,7 @@ use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use microcache_policy::key::kept_target;
@@ -15,10 +15,9 @@ use microcache_policy::{
 };
 use microcache_store::{Hit, poll_clock};
 use tokio::sync::oneshot;
-use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::Instant;
 
-use crate::cache::flight::{Failure, FetchOutcome, Host, Leader, Role, SharedAnswer};
+use crate::cache::flight::{Failure, FetchOutcome, Leader, Role, SharedAnswer};
 use crate::message::{ForwardedRequest, Response};
 use crate::origin::{BoxFuture, OriginError, Urgency};
 use crate::outcome::Outcome;
@@ -204,9 +203,9 @@ impl Engine {
                 seat.keep();
                 CoalescedStep::answer(response)
             }
-            WaitOutcome::Done(Some(Some(verdict))) => self.answer_leader(plan, incoming, verdict),
+            WaitOutcome::Done(Some(Ok(verdict))) => self.answer_leader(plan, incoming, verdict),
             WaitOutcome::Done(None) => self.without_waiting(plan, incoming),
-            WaitOutcome::Done(Some(None)) | WaitOutcome::TooLong => {
+            WaitOutcome::Done(Some(Err(_))) | WaitOutcome::TooLong => {
                 CoalescedStep::failed(Failure::Abandoned, plan)
             }
         }
@@ -322,14 +321,13 @@ impl Engine {
         self.cache.enter(&spec.key, &spec.selection, by)
     }
 
-    /// Starts the fetch, which survives its client. A program may stop polling its requests, and the claim of a shared
-    /// tier holds up other processes: such fetches have a task of their own from the start.
+    /// Fetches in a task of its own, so that the fetch survives its client.
     fn start_fetch(
         self: &Arc<Self>,
         leader: Leader,
         plan: &CoalescedFetch,
         incoming: &Arc<ForwardedRequest>,
-    ) -> LedFetch {
+    ) -> oneshot::Receiver<Verdict> {
         let (reply, verdict) = oneshot::channel();
         let fetch = Fetch {
             route: plan.why.route,
@@ -340,14 +338,10 @@ impl Engine {
             reply: Some(reply),
             withheld: false,
         };
-        let is_hosted = self.settings.clients == Clients::Visitors && !self.cache.has_shared_tier();
-        let host = is_hosted.then(|| leader.host());
-        let work = Box::pin(Arc::clone(self).lead(leader, fetch));
-        match &host {
-            Some(host) => host.begin(work),
-            None => drop(tokio::spawn(poll_clock::task(work))),
-        }
-        LedFetch { host, verdict }
+        tokio::spawn(poll_clock::task(Box::pin(
+            Arc::clone(self).lead(leader, fetch),
+        )));
+        verdict
     }
 
     /// The next step of the request that has led a fetch.
@@ -364,7 +358,7 @@ impl Engine {
             let fetched = (fields, Time::from_millis(u64::MAX));
             self.is_for_url(&incoming.as_request(), of_key, fetched)
         };
-        if self.cache.queries.has_any() && !verdict.fields().is_none_or(is_for_it) {
+        if !verdict.fields().is_none_or(is_for_it) {
             return CoalescedStep::FetchDirectly(None);
         }
         let mut cache_status = CacheStatus {
@@ -587,30 +581,6 @@ impl CoalescedStep {
     fn failed(cause: Failure, plan: &CoalescedFetch) -> Self {
         let failed = NoResponse::new(cause, plan.why.forward);
         Self::Answer(Box::new(Err(failed)))
-    }
-}
-
-/// A fetch under way, for the request that leads it. Resolves to the verdict.
-struct LedFetch {
-    /// `None` if the fetch has had a task of its own from the start.
-    host: Option<Host>,
-    verdict: oneshot::Receiver<Verdict>,
-}
-
-impl Future for LedFetch {
-    /// `None` if the fetch has ended without a verdict.
-    type Output = Option<Verdict>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Verdict>> {
-        if !self.host.as_ref().is_some_and(|host| host.poll(cx)) {
-            return Pin::new(&mut self.verdict).poll(cx).map(Result::ok);
-        }
-        // Without a waker: the work sends the verdict while this task polls it.
-        match self.verdict.try_recv() {
-            Ok(verdict) => Poll::Ready(Some(verdict)),
-            Err(TryRecvError::Empty) => Poll::Pending,
-            Err(TryRecvError::Closed) => Poll::Ready(None),
-        }
     }
 }
 
