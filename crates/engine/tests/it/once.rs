@@ -191,6 +191,7 @@ async fn a_whole_response_is_stored_at_once() {
     let (engine, origin) = engine();
     let mut alone = ask(&engine, look(&engine, ""));
     assert!(step(&mut alone).is_none());
+    settle().await;
     origin.answer(fields, whole()).await;
     settle().await;
     check_hit(&engine, Some(10), "its client does not have it yet");
@@ -201,6 +202,7 @@ async fn a_whole_response_is_stored_at_once() {
     let mut first = ask(&engine, look(&engine, ""));
     let mut second = ask(&engine, look(&engine, ""));
     assert!(step(&mut first).is_none() && step(&mut second).is_none());
+    settle().await;
     origin.answer(fields, whole()).await;
     settle().await;
     assert!(step(&mut second).is_some_and(|response| response.cache_status.collapsed));

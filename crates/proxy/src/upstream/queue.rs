@@ -35,8 +35,11 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::lines::AddressLines;
-use self::refresh_limit::RefreshLimit;
+use self::refresh_limit::{PATIENCE, RefreshLimit};
 use self::shares::{UploadPermits, UploadSlot};
+
+/// Longer than any request is queued.
+const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
 /// Permits and waiting requests of a group. Shared by all threads.
 #[derive(Debug)]
@@ -217,7 +220,8 @@ impl RequestQueue {
                     PlaceUse::Other
                 };
                 // A quarter of its time is left for the refresh itself.
-                (use_of, Instant::now().checked_add(*left / 4 * 3))
+                let wait = (*left / 4 * 3).min(LONGEST_WAIT);
+                (use_of, Some(Instant::now() + wait))
             }
             Urgency::Client | Urgency::Ahead => (PlaceUse::Other, None),
         };
@@ -238,8 +242,7 @@ impl RequestQueue {
             number: ticket,
         };
         let end = Instant::now() + time_limit;
-        let urgent = urgent.filter(|urgent| *urgent < end);
-        let mut alarm = std::pin::pin!(sleep_until(urgent.unwrap_or(end)));
+        let mut alarm = std::pin::pin!(sleep_until(next_alarm(urgent, end)));
         loop {
             tokio::select! {
                 biased;
@@ -274,7 +277,7 @@ impl RequestQueue {
                     if alarm.deadline() == end {
                         return Err(QueueError::Full);
                     }
-                    alarm.as_mut().reset(end);
+                    alarm.as_mut().reset(next_alarm(urgent, end));
                     // A place may be free that the limit of refreshes has kept from it.
                     self.release(Freed::Nothing);
                 }
@@ -378,6 +381,17 @@ impl RequestQueue {
     }
 }
 
+/// Returns the next time at which a waiting request has to look, no later than `end`: a refresh, which becomes urgent
+/// then, looks from time to time whether the others have stalled.
+fn next_alarm(urgent: Option<Instant>, end: Instant) -> Instant {
+    let now = Instant::now();
+    match urgent {
+        None => end,
+        Some(urgent) if now < urgent => urgent.min(now + PATIENCE).min(end),
+        Some(_) => (now + PATIENCE).min(end),
+    }
+}
+
 impl QueueBounds {
     /// Raises limits of zero to one, without which nothing could be sent.
     fn usable(self) -> Self {
@@ -410,7 +424,7 @@ impl QueueState {
     fn take_at_once(&mut self, use_of: PlaceUse) -> bool {
         let is_allowed = match use_of {
             PlaceUse::Other => true,
-            PlaceUse::Refresh => self.refreshing.has_room(),
+            PlaceUse::Refresh => self.refreshing.has_room(Instant::now()),
         };
         let is_free = self.taken < self.bounds.places && is_allowed;
         if is_free {
@@ -422,7 +436,7 @@ impl QueueState {
     fn take(&mut self, use_of: PlaceUse) {
         self.taken += 1;
         if use_of == PlaceUse::Refresh {
-            self.refreshing.begin();
+            self.refreshing.begin(Instant::now());
         }
     }
 
@@ -644,7 +658,7 @@ impl QueueState {
             return None;
         }
         let now = Instant::now();
-        let has_room = self.refreshing.has_room();
+        let has_room = self.refreshing.has_room(now);
         // `max_by_key` returns the last of equals, but the first in line is needed.
         let waiting = self.refreshes.iter().rev();
         let may_go = waiting

@@ -17,12 +17,16 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const FEWEST: usize = 32;
 /// Measurements between two trials, once a trial has failed.
 const PAUSE: u32 = 4;
+/// Time after which one more refresh may begin although none has ended: a few slow pages do not hold up all others.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The limit, and the refreshes under way.
 #[derive(Debug)]
 pub(super) struct RefreshLimit {
     under_way: usize,
     limit: usize,
+    /// Beginning of the latest refresh.
+    latest: Option<Instant>,
     /// All places of the group.
     places: usize,
     measurement: Option<Measurement>,
@@ -52,6 +56,7 @@ impl RefreshLimit {
         Self {
             under_way: 0,
             limit: least(places),
+            latest: None,
             places,
             measurement: None,
             stage: Stage::Steady { left: 0 },
@@ -64,6 +69,7 @@ impl RefreshLimit {
         if places != self.places {
             *self = Self {
                 under_way: self.under_way,
+                latest: self.latest,
                 ..Self::new(places)
             };
         }
@@ -75,13 +81,18 @@ impl RefreshLimit {
     }
 
     /// Returns true if one more refresh may begin.
-    pub(super) const fn has_room(&self) -> bool {
-        self.under_way < self.limit
+    pub(super) fn has_room(&self, now: Instant) -> bool {
+        let is_stalled = || {
+            let latest = self.latest;
+            latest.is_some_and(|latest| now.duration_since(latest) >= PATIENCE)
+        };
+        self.under_way < self.limit || is_stalled()
     }
 
     /// Notes that a refresh begins.
-    pub(super) const fn begin(&mut self) {
+    pub(super) const fn begin(&mut self, now: Instant) {
         self.under_way += 1;
+        self.latest = Some(now);
     }
 
     /// Notes that a refresh has ended. While no others wait, or for another reason than the limit, the rate says
@@ -166,8 +177,9 @@ mod tests {
                 limit.end(start + Duration::from_millis(at), true);
             }
             limits.resize(at as usize / 1000, limit.limit());
-            while limit.has_room() {
-                limit.begin();
+            let now = start + Duration::from_millis(at);
+            while limit.has_room(now) {
+                limit.begin(now);
                 ends.push(at + time(limits.len(), ends.len() + 1));
             }
         }
@@ -211,13 +223,30 @@ mod tests {
         let now = Instant::now();
         let mut limit = RefreshLimit::new(64);
         for second in 0..1000 {
-            limit.begin();
-            limit.end(now + Duration::from_secs(second), false);
+            let now = now + Duration::from_secs(second);
+            limit.begin(now);
+            limit.end(now, false);
         }
         assert_eq!(limit.limit(), 8);
         limit.set_places(4);
         assert_eq!(limit.limit(), 1);
         limit.set_places(1);
-        assert!(limit.has_room());
+        assert!(limit.has_room(now));
+    }
+
+    #[test]
+    fn slow_refreshes_do_not_hold_up_all_others() {
+        let now = Instant::now();
+        let mut limit = RefreshLimit::new(64);
+        for _ in 0..8 {
+            assert!(limit.has_room(now));
+            limit.begin(now);
+        }
+        for second in 0..20 {
+            let now = now + PATIENCE * second;
+            assert!(!limit.has_room(now + PATIENCE / 2));
+            assert!(limit.has_room(now + PATIENCE));
+            limit.begin(now + PATIENCE);
+        }
     }
 }
