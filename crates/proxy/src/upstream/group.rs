@@ -361,7 +361,7 @@ impl Group {
         if matches!(request.body, Body::Stream(_)) {
             return None;
         }
-        self.queue.try_enter()
+        self.queue.try_enter(&request.urgency)
     }
 
     /// Reads a body of unknown length as far as bodies are read ahead. The memory that it takes is held until it is

@@ -196,11 +196,13 @@ impl RequestQueue {
     }
 
     /// Takes a permit if a place is free. Without waiting, a request is sent even if its client has left.
-    pub(super) fn try_enter(self: &Arc<Self>) -> Option<Permit> {
-        let mut state = self.state.lock();
-        let is_free = state.taken < state.bounds.places;
-        state.taken += usize::from(is_free);
-        is_free.then(|| self.permit(PlaceUse::Other))
+    pub(super) fn try_enter(self: &Arc<Self>, urgency: &Urgency) -> Option<Permit> {
+        let use_of = match urgency {
+            Urgency::Refresh { .. } => PlaceUse::Refresh,
+            Urgency::Client | Urgency::Ahead => PlaceUse::Other,
+        };
+        let is_free = self.state.lock().take_at_once(use_of);
+        is_free.then(|| self.permit(use_of))
     }
 
     /// Waits for a permit while a client wants the response, or if it is a refresh. Dropping the future

@@ -209,6 +209,7 @@ async fn refreshes_take_few_places_unless_clients_wait_or_their_copies_end() {
     let second_one = refreshing(refresh(&demand(1)))
         .await
         .expect("of the places");
+    assert!(queue.try_enter(&refresh(&demand(1))).is_none());
     // Fetches before any client asks have a limit of their own.
     drop(refreshing(Urgency::Ahead).await.expect("a place"));
     let mut cold = enter(&queue, refresh_within(&demand(1), Duration::MAX));
@@ -557,10 +558,10 @@ async fn one_address_has_half_of_the_places_for_uploads() {
 #[test]
 fn a_free_place_is_taken_without_waiting() {
     let queue = queue(1, 1, 1, LONG);
-    let permit = queue.try_enter();
+    let permit = queue.try_enter(&Urgency::Client);
     assert!(permit.is_some());
-    assert!(queue.try_enter().is_none());
+    assert!(queue.try_enter(&Urgency::Client).is_none());
     drop(permit);
-    assert!(queue.try_enter().is_some());
+    assert!(queue.try_enter(&Urgency::Client).is_some());
     assert_eq!(queue.depth(), (0, 0));
 }
