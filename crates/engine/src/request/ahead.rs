@@ -58,7 +58,7 @@ impl Engine {
                 let filling = Arc::clone(&copy.filling);
                 (AheadResult::Stored(filling.status), Some(filling))
             }
-            Ok(Verdict::Stored(whole)) => (AheadResult::Stored(whole.status()), None),
+            Ok(Verdict::Stored(whole)) => (AheadResult::Stored(whole.status), None),
             Ok(Verdict::Confirmed(confirmed)) => {
                 (AheadResult::Stored(confirmed.stored.status()), None)
             }

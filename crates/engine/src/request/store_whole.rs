@@ -70,7 +70,13 @@ impl Engine {
         let kind = ChangeKind::Stored;
         cache.commit_known(leader, stored, &request, claimed, kind, may_state_query);
         self.make_again(rules, key, before.as_ref(), &request);
-        let response = WholeResponse::new(status, response.fields.into(), lifetime, body);
-        response.stored(is_kept, has_too_many_tags)
+        WholeResponse {
+            status,
+            lifetime,
+            fields: response.fields.into(),
+            body,
+            is_kept,
+            has_too_many_tags,
+        }
     }
 }

@@ -8,46 +8,17 @@ use crate::request::respond::Reusable;
 
 /// A response that has been stored, as the leader gets it.
 pub(crate) struct WholeResponse {
-    status: u16,
-    lifetime: Lifetime,
+    pub(crate) status: u16,
+    pub(crate) lifetime: Lifetime,
     /// The origin's, with those that must not be replayed to other clients.
-    fields: FieldBlock,
-    body: Bytes,
+    pub(crate) fields: FieldBlock,
+    pub(crate) body: Bytes,
     /// False if a purge came first.
-    is_kept: bool,
-    has_too_many_tags: bool,
+    pub(crate) is_kept: bool,
+    pub(crate) has_too_many_tags: bool,
 }
 
 impl WholeResponse {
-    pub(crate) const fn new(
-        status: u16,
-        fields: FieldBlock,
-        lifetime: Lifetime,
-        body: Bytes,
-    ) -> Self {
-        Self {
-            status,
-            lifetime,
-            fields,
-            body,
-            is_kept: false,
-            has_too_many_tags: false,
-        }
-    }
-
-    /// Sets what `Cache-Status` says about its storage.
-    pub(crate) fn stored(self, is_kept: bool, has_too_many_tags: bool) -> Self {
-        Self {
-            is_kept,
-            has_too_many_tags,
-            ..self
-        }
-    }
-
-    pub(crate) const fn status(&self) -> u16 {
-        self.status
-    }
-
     pub(crate) fn fields(&self) -> Fields<'_> {
         self.fields.fields()
     }
