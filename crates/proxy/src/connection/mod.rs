@@ -89,87 +89,81 @@ impl Connection {
     )]
     fn serve_requests(
         mut self,
-        sent: Option<SentEndless>,
-    ) -> impl Future<Output = Option<(Self, StartedEndless)>> + Send {
+        mut sent: Option<SentEndless>,
+    ) -> impl Future<Output = (Self, Option<StartedEndless>)> + Send {
         async move {
-            let started = self.serve_all(sent).await?;
-            Some((self, started))
-        }
-    }
-
-    /// Serves requests, after an endless response if one was sent. Returns `None` at the end of the connection.
-    async fn serve_all(&mut self, mut sent: Option<SentEndless>) -> Option<StartedEndless> {
-        // Boxed, like everything an idle connection does not need, to keep its future small.
-        if sent.is_none()
-            && matches!(self.stream, ClientTransport::Tls(_))
-            && !Box::pin(self.complete_handshake()).await
-        {
-            Box::pin(self.linger()).await;
-            return None;
-        }
-        loop {
-            let next = match sent.take() {
-                Some(sent) => HitLoopExit::After(sent),
-                None => poll_fn(|cx| self.poll_hits(cx)).await,
-            };
-            let is_begun = matches!(next, HitLoopExit::After(_)) || self.activity.begin();
-            if !is_begun {
-                return None;
+            // Boxed, like everything an idle connection does not need, to keep its future small.
+            if sent.is_none()
+                && matches!(self.stream, ClientTransport::Tls(_))
+                && !Box::pin(self.complete_handshake()).await
+            {
+                Box::pin(self.linger()).await;
+                return (self, None);
             }
-            self.stream.in_answer(true);
-            let go_on = match next {
-                HitLoopExit::After(sent) => {
-                    sent.go_on && !self.has_followed(sent.wanted_upgrade).await
+            loop {
+                let next = match sent.take() {
+                    Some(sent) => HitLoopExit::After(sent),
+                    None => poll_fn(|cx| self.poll_hits(cx)).await,
+                };
+                let is_begun = matches!(next, HitLoopExit::After(_)) || self.activity.begin();
+                if !is_begun {
+                    return (self, None);
                 }
-                HitLoopExit::Close => {
-                    self.stream.in_answer(false);
-                    return None;
-                }
-                HitLoopExit::End => false,
-                HitLoopExit::Send(output, after) => {
-                    Box::pin(self.send(output)).await && after == AfterSend::Continue
-                }
-                HitLoopExit::Ask(pending) => {
-                    let wanted_upgrade = pending.upgrade;
-                    let exchanged = Box::pin(self.exchange(pending)).await;
-                    if self.input.is_empty() {
-                        // Frees the buffer that the exchange has read into.
-                        self.input = BytesMut::new();
+                self.stream.in_answer(true);
+                let go_on = match next {
+                    HitLoopExit::After(sent) => {
+                        sent.go_on && !self.has_followed(sent.wanted_upgrade).await
                     }
-                    match exchanged {
-                        ExchangeOutcome::Whole(go_on) => {
-                            go_on && !self.has_followed(wanted_upgrade).await
+                    HitLoopExit::Close => {
+                        self.stream.in_answer(false);
+                        return (self, None);
+                    }
+                    HitLoopExit::End => false,
+                    HitLoopExit::Send(output, after) => {
+                        Box::pin(self.send(output)).await && after == AfterSend::Continue
+                    }
+                    HitLoopExit::Ask(pending) => {
+                        let wanted_upgrade = pending.upgrade;
+                        let exchanged = Box::pin(self.exchange(pending)).await;
+                        if self.input.is_empty() {
+                            // Frees the buffer that the exchange has read into.
+                            self.input = BytesMut::new();
                         }
-                        ExchangeOutcome::SoFar(rest, go_on) => {
-                            let sent = SentEndless {
-                                go_on,
-                                wanted_upgrade,
-                            };
-                            return Some(StartedEndless { rest, sent });
+                        match exchanged {
+                            ExchangeOutcome::Whole(go_on) => {
+                                go_on && !self.has_followed(wanted_upgrade).await
+                            }
+                            ExchangeOutcome::SoFar(rest, go_on) => {
+                                let sent = SentEndless {
+                                    go_on,
+                                    wanted_upgrade,
+                                };
+                                return (self, Some(StartedEndless { rest, sent }));
+                            }
                         }
                     }
+                    HitLoopExit::SendFile(answer) => Box::pin(self.send_file(*answer)).await,
+                    HitLoopExit::Http2 => {
+                        Box::pin(self.http2()).await;
+                        return (self, None);
+                    }
+                    HitLoopExit::Refuse(bad, head_only) => {
+                        let page = Box::new(OutputQueue::bytes(self.refuse(bad, head_only)));
+                        Box::pin(self.send(page)).await;
+                        false
+                    }
+                };
+                if !go_on {
+                    if self.expects_input() {
+                        Box::pin(self.linger()).await;
+                    }
+                    return (self, None);
                 }
-                HitLoopExit::SendFile(answer) => Box::pin(self.send_file(*answer)).await,
-                HitLoopExit::Http2 => {
-                    Box::pin(self.http2()).await;
-                    return None;
-                }
-                HitLoopExit::Refuse(bad, head_only) => {
-                    let page = Box::new(OutputQueue::bytes(self.refuse(bad, head_only)));
-                    Box::pin(self.send(page)).await;
-                    false
-                }
-            };
-            if !go_on {
-                if self.expects_input() {
-                    Box::pin(self.linger()).await;
-                }
-                return None;
+                self.stream.in_answer(false);
+                let now = self.session.shared.engine.clock.now();
+                self.activity.end(now);
+                self.expect_more(now);
             }
-            self.stream.in_answer(false);
-            let now = self.session.shared.engine.clock.now();
-            self.activity.end(now);
-            self.expect_more(now);
         }
     }
 

@@ -42,7 +42,7 @@ pin_project! {
 impl<Resume, Requests> Serving<Resume, Requests>
 where
     Resume: Fn(Connection, Option<SentEndless>) -> Requests,
-    Requests: Future<Output = Option<(Connection, StartedEndless)>>,
+    Requests: Future<Output = (Connection, Option<StartedEndless>)>,
 {
     /// Serves requests by the futures that `resume` returns.
     pub(super) fn new(connection: Connection, resume: Resume) -> Self {
@@ -54,49 +54,72 @@ where
             resume,
         }
     }
+
+    /// Sends the endless response. Returns `false` if nothing is left to serve.
+    // Inlined, each of the two would make the other pay for the registers and the stack that both need.
+    #[inline(never)]
+    fn poll_endless(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+        let mut this = self.project();
+        let Some(endless) = this.endless else {
+            return Poll::Ready(false);
+        };
+        let is_complete = ready!(endless.poll(cx));
+        let state = this.state.as_mut().project_replace(ServingState::Over);
+        let (
+            Some(mut endless),
+            OwnedState::Endless {
+                mut connection,
+                sent,
+            },
+        ) = (this.endless.take(), state)
+        else {
+            return Poll::Ready(false);
+        };
+        endless.end(&mut connection);
+        drop(endless);
+        let sent = SentEndless {
+            go_on: sent.go_on && is_complete,
+            ..sent
+        };
+        let requests = (this.resume)(connection, Some(sent));
+        this.state.set(ServingState::Requests { requests });
+        Poll::Ready(true)
+    }
+
+    /// Serves requests up to an endless response. Returns `false` if nothing is left to serve.
+    #[inline(never)]
+    fn poll_requests(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+        let mut this = self.project();
+        let StateProjection::Requests { requests } = this.state.as_mut().project() else {
+            return Poll::Ready(false);
+        };
+        let (mut connection, started) = ready!(requests.poll(cx));
+        let Some(StartedEndless { mut rest, sent }) = started else {
+            return Poll::Ready(false);
+        };
+        rest.begin(&mut connection);
+        *this.endless = Some(rest);
+        this.state.set(ServingState::Endless { connection, sent });
+        Poll::Ready(true)
+    }
 }
 
 impl<Resume, Requests> Future for Serving<Resume, Requests>
 where
     Resume: Fn(Connection, Option<SentEndless>) -> Requests,
-    Requests: Future<Output = Option<(Connection, StartedEndless)>>,
+    Requests: Future<Output = (Connection, Option<StartedEndless>)>,
 {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut this = self.project();
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            if let Some(endless) = this.endless {
-                let is_complete = ready!(endless.poll(cx));
-                let state = this.state.as_mut().project_replace(ServingState::Over);
-                if let (
-                    Some(mut endless),
-                    OwnedState::Endless {
-                        mut connection,
-                        sent,
-                    },
-                ) = (this.endless.take(), state)
-                {
-                    endless.end(&mut connection);
-                    let sent = SentEndless {
-                        go_on: sent.go_on && is_complete,
-                        ..sent
-                    };
-                    drop(endless);
-                    let requests = (this.resume)(connection, Some(sent));
-                    this.state.set(ServingState::Requests { requests });
-                }
+            let goes_on = match self.endless {
+                Some(_) => ready!(self.as_mut().poll_endless(cx)),
+                None => ready!(self.as_mut().poll_requests(cx)),
+            };
+            if !goes_on {
+                return Poll::Ready(());
             }
-            let StateProjection::Requests { requests } = this.state.as_mut().project() else {
-                return Poll::Ready(());
-            };
-            let Some((mut connection, started)) = ready!(requests.poll(cx)) else {
-                return Poll::Ready(());
-            };
-            let StartedEndless { mut rest, sent } = started;
-            rest.begin(&mut connection);
-            *this.endless = Some(rest);
-            this.state.set(ServingState::Endless { connection, sent });
         }
     }
 }
@@ -116,12 +139,12 @@ mod tests {
     async fn serve_one_stream(
         mut connection: Connection,
         sent: Option<SentEndless>,
-    ) -> Option<(Connection, StartedEndless)> {
+    ) -> (Connection, Option<StartedEndless>) {
         if let Some(sent) = sent {
             assert!(sent.go_on && !sent.wanted_upgrade);
             assert_eq!(connection.input, "GET");
             assert!(connection.stream.socket().is_ok());
-            return None;
+            return (connection, None);
         }
         connection.input.extend_from_slice(b"GET");
         let body = Body::Full(Bytes::from_static(b"last"));
@@ -132,7 +155,7 @@ mod tests {
             go_on: true,
             wanted_upgrade: false,
         };
-        Some((connection, StartedEndless { rest, sent }))
+        (connection, Some(StartedEndless { rest, sent }))
     }
 
     #[tokio::test]

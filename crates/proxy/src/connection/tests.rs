@@ -193,12 +193,12 @@ fn the_exchange_of_a_miss_is_small() {
 
 /// Serves these bytes to a client that closes after the last response. Returns `true` if its close was waited for.
 async fn expects_input_after(input: &str) -> bool {
-    let (mut connection, mut client) = connection().await;
+    let (connection, mut client) = connection().await;
     client.write_all(input.as_bytes()).await.unwrap();
     tokio::spawn(async move {
         let _ = client.read_to_end(&mut Vec::new()).await;
     });
-    connection.serve_all(None).await;
+    let (connection, _) = connection.serve_requests(None).await;
     connection.expects_input()
 }
 
@@ -231,8 +231,8 @@ async fn a_hit_that_is_asked_for_at_once_needs_no_events() {
             .unwrap();
         let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         client.write_all(request).await.unwrap();
-        let mut connection = accept(&listener, &shared).await;
-        connection.serve_all(None).await;
+        let connection = accept(&listener, &shared).await;
+        let (connection, _) = connection.serve_requests(None).await;
         let is_watched = |socket: &PlainSocket| matches!(socket, PlainSocket::Watched { .. });
         assert!(
             matches!(&connection.stream, ClientTransport::Plain(socket) if is_watched(socket) == waits)
