@@ -189,8 +189,11 @@ fn a_silent_authentication_server_holds_back_a_bounded_number() {
     eventually("the others are answered", || {
         (refused(admin, "authentication") == 90).then_some(())
     });
-    assert_eq!(server.count("/verify"), 2);
+    eventually("two of them ask", || {
+        (server.count("/verify") == 2).then_some(())
+    });
     proxy.get("/office/a").assert_is(200, "page");
+    assert_eq!(server.count("/verify"), 2);
     gate.open();
     let statuses = waiting.iter_mut().map(|client| client.response().status);
     let (mut admitted, mut busy) = (0, 0);
