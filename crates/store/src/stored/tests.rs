@@ -1,5 +1,6 @@
 use bytes::Bytes;
 use microcache_policy::vary::VaryNames;
+use triomphe::ThinArc;
 
 use super::*;
 
