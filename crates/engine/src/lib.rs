@@ -33,7 +33,7 @@ mod sync;
 
 pub use audience::{Audience, RequestClients, Seat, Watching};
 pub use body::{Body, BodyError, FileReader, Frame, Source};
-pub use cache::flight::Failure;
+pub use cache::fetch_outcome::Failure;
 pub use cache::{Cache, flight};
 pub use cause::Cause;
 #[cfg(feature = "compress")]

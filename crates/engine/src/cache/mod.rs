@@ -31,6 +31,7 @@
 mod changes;
 mod commit;
 pub mod entries;
+pub(crate) mod fetch_outcome;
 mod fleet;
 mod fleet_state;
 pub mod flight;

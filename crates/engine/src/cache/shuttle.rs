@@ -10,7 +10,8 @@ use bytes::Bytes;
 use microcache_policy::{Network, Rules, Scheme};
 use microcache_store::{Key, Stored, Tiers};
 
-use super::flight::{Failure, FetchOutcome, Flights, Leader, Role};
+use super::fetch_outcome::{Failure, FetchOutcome};
+use super::flight::{Flights, Leader, Role};
 use super::testing::{FLIGHTS, cache, key_of, stored, view};
 use super::{Cache, ChangeKind, Scope, Strength};
 use microcache_store::Clock;

@@ -15,12 +15,13 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::{Fill, PushResult, Unwanted};
 use crate::body::{Body, BodyError, Frame};
-use crate::cache::flight::{FetchOutcome, Filling, Leader};
+use crate::cache::fetch_outcome::{FetchOutcome, Filling};
+use crate::cache::flight::Leader;
 use crate::cache::{Cache, ChangeKind};
 use crate::request::divide::divided;
 use crate::request::encoded::with_encodings_of;
+use crate::request::engine::Engine;
 use crate::request::route::{Clients, Route};
-use crate::request::serve::Engine;
 
 /// The time a program's fetch waits for a tier that takes no more of a large body, before it
 /// continues without storing.

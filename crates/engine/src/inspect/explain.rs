@@ -21,12 +21,15 @@ use crate::cache::MemoryLookup;
 use crate::cache::flight::ActiveFetch;
 use crate::message::{ForwardedRequest, Request, Response};
 use crate::request::encoded::unsuited;
+use crate::request::engine::Engine;
 use crate::request::failure::NoResponse;
+use crate::request::lookup_context::LookupContext;
 use crate::request::plan::{DirectFetch, FetchPlan, FetchReason};
+use crate::request::request_facts::{RequestMode, mode_of};
+use crate::request::request_key::key_of;
 use crate::request::route::Bypass;
-use crate::request::serve::{
-    Engine, LookupContext, RequestMode, Served, Usability, key_of, mode_of, nothing_selected,
-};
+use crate::request::serve::{Served, nothing_selected};
+use crate::request::usability::Usability;
 
 /// The explained decision on a request.
 #[derive(Debug)]

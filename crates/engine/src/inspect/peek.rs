@@ -9,7 +9,9 @@ use crate::cache::WatchTarget;
 #[cfg(feature = "compress")]
 use crate::compress::decoded::decoded;
 use crate::message::Request;
-use crate::request::serve::{Engine, RequestMode, Usability, mode_of};
+use crate::request::engine::Engine;
+use crate::request::request_facts::{RequestMode, mode_of};
+use crate::request::usability::Usability;
 
 /// The response in memory that would answer a request.
 #[derive(Clone)]

@@ -5,7 +5,8 @@ use microcache_policy::VaryNames;
 
 use crate::cache::variant_number;
 use crate::message::Request;
-use crate::request::serve::{Engine, key_of};
+use crate::request::engine::Engine;
+use crate::request::request_key::key_of;
 
 impl Engine {
     /// The numbers of the variants that a request selects in memory and in the tiers, and of those

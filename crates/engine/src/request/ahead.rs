@@ -6,12 +6,13 @@ use microcache_policy::Detail;
 use microcache_store::poll_clock;
 use tokio::sync::oneshot;
 
-use crate::cache::flight::{Failure, Role};
+use crate::cache::fetch_outcome::Failure;
+use crate::cache::flight::Role;
 use crate::message::ForwardedRequest;
 use crate::origin::Urgency;
+use crate::request::engine::Engine;
 use crate::request::fetch::Fetch;
 use crate::request::plan::Refresh;
-use crate::request::serve::Engine;
 use crate::request::verdict::Verdict;
 
 /// The result of a fetch ahead of clients.

@@ -6,7 +6,7 @@ use microcache_store::{Hit, Memory, Stored, TagNumbers};
 use crate::body::Body;
 use crate::origin::{ExchangeTimes, OriginResponse};
 use crate::request::divide::divided;
-use crate::request::serve::Engine;
+use crate::request::engine::Engine;
 use crate::request::store_response::{StorableHead, complete, judge};
 
 impl Engine {

@@ -17,18 +17,22 @@ use microcache_store::{Hit, poll_clock};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::cache::flight::{Failure, FetchOutcome, Leader, Role, SharedAnswer};
+use crate::cache::fetch_outcome::{Failure, FetchOutcome, SharedAnswer};
+use crate::cache::flight::{Leader, Role};
 use crate::message::{ForwardedRequest, Response};
 use crate::origin::{BoxFuture, OriginError, Urgency};
 use crate::outcome::Outcome;
+use crate::request::engine::Engine;
 use crate::request::failure::NoResponse;
 use crate::request::fetch::Fetch;
+use crate::request::hit_response::answer_from;
+use crate::request::lookup_context::LookupContext;
 use crate::request::plan::{
     CoalescedFetch, DirectFetch, FetchPlan, FetchReason, FetchSpec, Refresh,
 };
 use crate::request::respond::{CacheStatusInputs, Reusable, passed_on, usable_for};
 use crate::request::route::Clients;
-use crate::request::serve::{Engine, LookupContext, Served, answer_from};
+use crate::request::serve::Served;
 use crate::request::stale::{StaleQuery, WaitOutcome};
 use crate::request::verdict::{Confirmation, ErrorPage, FetchFailure, Verdict};
 

@@ -15,18 +15,19 @@ use tokio::time::Instant;
 use crate::audience::{Audience, RequestClients};
 use crate::body::Body;
 use crate::cache::ChangeKind;
-use crate::cache::flight::{Failure, UnsharedFetch};
+use crate::cache::fetch_outcome::Failure;
+use crate::cache::flight::UnsharedFetch;
 use crate::fill::FillPump;
 use crate::message::{ForwardedRequest, Response};
 use crate::origin::{
     BoxFuture, ExchangeTimes, OriginError, OriginRequest, OriginResponse, RouteId, Urgency,
 };
 use crate::outcome::Outcome;
+use crate::request::engine::Engine;
 use crate::request::failure::NoResponse;
 use crate::request::plan::{DirectFetch, FetchReason};
 use crate::request::respond::passed_on;
 use crate::request::route::Route;
-use crate::request::serve::Engine;
 use crate::request::stale::{StaleQuery, WaitOutcome};
 use crate::request::store_response::{complete, judge};
 use crate::request::tags::hash_long_tags;

@@ -21,8 +21,9 @@ use crate::body::Body;
 use crate::cache::Cache;
 use crate::compress::CompressionJob;
 use crate::message::{Request, Response};
+use crate::request::engine::Engine;
+use crate::request::lookup_context::LookupContext;
 use crate::request::respond::{CacheStatusInputs, Reusable};
-use crate::request::serve::{Engine, LookupContext};
 
 /// The largest body compressed thoroughly, in bytes: a larger one would hold up the thread for too
 /// long.

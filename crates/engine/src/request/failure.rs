@@ -2,7 +2,7 @@
 
 use microcache_policy::{CacheStatus, Detail, Forward};
 
-use crate::cache::flight::Failure;
+use crate::cache::fetch_outcome::Failure;
 use crate::origin::OriginError;
 
 impl Failure {

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use crate::cache::flight::Leader;
 use crate::message::ForwardedRequest;
 use crate::origin::Urgency;
-use crate::request::serve::Engine;
+use crate::request::engine::Engine;
 use crate::request::verdict::Verdict;
 
 /// A coalesced fetch.

@@ -7,8 +7,9 @@ use microcache_policy::{AcceptClass, Fields, KeyBuf, Scheme, invalidate, tags, v
 
 use crate::cache::Scope;
 use crate::message::Request;
+use crate::request::engine::Engine;
+use crate::request::request_key::{key_as, scope_of};
 use crate::request::route::{Clients, Route};
-use crate::request::serve::{Engine, key_as, scope_of};
 
 impl Engine {
     /// Invalidates the target of a successful unsafe request, its same-origin `Location` and

@@ -9,13 +9,14 @@ use bytes::{Bytes, BytesMut};
 use microcache_policy::Detail;
 
 use crate::body::{Body, BodyError, Frame};
-use crate::cache::flight::Failure;
+use crate::cache::fetch_outcome::Failure;
 use crate::content::{HeldContent, MAX_CONTENT, QueryContent};
 use crate::message::{ForwardedRequest, Response};
 use crate::origin::OriginError;
+use crate::request::engine::Engine;
 use crate::request::failure::NoResponse;
 use crate::request::plan::DirectFetch;
-use crate::request::serve::{Engine, Served};
+use crate::request::serve::Served;
 
 impl Engine {
     /// Returns room for the content of a request that passes only because it is not known yet.

@@ -9,7 +9,7 @@ use microcache_store::Hit;
 
 use crate::body::Body;
 use crate::body::FileReader;
-use crate::cache::flight::Filling;
+use crate::cache::fetch_outcome::Filling;
 use crate::fill::FillReader;
 use crate::message::Response;
 use crate::origin::OriginResponse;

@@ -10,8 +10,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::message::{ForwardedRequest, Response};
 use crate::outcome::Outcome;
+use crate::request::engine::Engine;
+use crate::request::lookup_context::LookupContext;
 use crate::request::route::Clients;
-use crate::request::serve::{Engine, LookupContext};
 
 /// A search for a stale copy: its key, and the request it has to fit.
 #[derive(Clone, Copy)]

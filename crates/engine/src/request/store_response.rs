@@ -13,15 +13,16 @@ use microcache_policy::{
 use microcache_store::{FetchCost, Stored, TagNumbers, clock};
 
 use crate::body::Body;
-use crate::cache::flight::{Filling, Leader};
+use crate::cache::fetch_outcome::Filling;
+use crate::cache::flight::Leader;
 use crate::fill::{Fill, FillReader};
 use crate::message::{ForwardedRequest, Response};
 use crate::origin::{ExchangeTimes, OriginResponse};
 use crate::request::divide::divided_as;
 use crate::request::encoded::{confirmed, named_by_origin, note_compression};
+use crate::request::engine::Engine;
 use crate::request::respond::Reusable;
 use crate::request::route::Route;
-use crate::request::serve::Engine;
 use crate::request::tags::{renewed_tags, tags_of};
 
 /// A storable response as the leader gets it, with the fields that must not be replayed to other

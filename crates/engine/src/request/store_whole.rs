@@ -10,9 +10,9 @@ use crate::cache::flight::Leader;
 use crate::fill::pace::FREE;
 use crate::origin::{ExchangeTimes, OriginResponse};
 use crate::request::encoded::with_encodings_of;
+use crate::request::engine::Engine;
 use crate::request::fetch::Fetch;
 use crate::request::route::Route;
-use crate::request::serve::Engine;
 use crate::request::store_response::{StorableHead, add_derived_fields};
 use crate::request::whole_response::WholeResponse;
 
@@ -68,14 +68,15 @@ impl Engine {
         let before = cache.to_be_replaced(rules, key, &request);
         let stored = with_encodings_of(rules, stored, before.as_ref(), cache.largest_in_memory());
         let kind = ChangeKind::Stored;
-        cache.commit_known(leader, stored, &request, claimed, kind, may_state_query);
+        let is_stored =
+            cache.commit_known(leader, stored, &request, claimed, kind, may_state_query);
         self.make_again(rules, key, before.as_ref(), &request);
         WholeResponse {
             status,
             lifetime,
             fields: response.fields.into(),
             body,
-            is_kept,
+            is_stored,
             has_too_many_tags,
         }
     }

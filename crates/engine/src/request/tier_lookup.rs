@@ -8,9 +8,13 @@ use crate::cache::flight::Leader;
 use crate::cache::{TierHit, TierScope, TierSearch};
 use crate::message::{ForwardedRequest, Request, Response};
 use crate::request::claim_wait::ClaimWait;
+use crate::request::engine::Engine;
 use crate::request::fetch::Fetch;
+use crate::request::hit_response::answer_from;
+use crate::request::lookup_context::LookupContext;
 use crate::request::plan::{FetchSpec, Refresh};
-use crate::request::serve::{Engine, LookupContext, answer_from, facts_of, key_of};
+use crate::request::request_facts::facts_of;
+use crate::request::request_key::key_of;
 
 /// The result of a tier lookup.
 pub(crate) enum TierLookup {

@@ -4,7 +4,8 @@ use microcache_policy::{Detail, Fields, Time};
 use microcache_store::Hit;
 
 use crate::cache::Cache;
-use crate::cache::flight::{Failure, FetchOutcome, Leader, SharedAnswer};
+use crate::cache::fetch_outcome::{Failure, FetchOutcome, SharedAnswer};
+use crate::cache::flight::Leader;
 use crate::origin::OriginResponse;
 use crate::request::store_response::LeaderResponse;
 use crate::request::whole_response::WholeResponse;

@@ -13,8 +13,8 @@ pub(crate) struct WholeResponse {
     /// The origin's, with those that must not be replayed to other clients.
     pub(crate) fields: FieldBlock,
     pub(crate) body: Bytes,
-    /// False if a purge came first.
-    pub(crate) is_kept: bool,
+    /// False if a purge came first, or memory has no room for it.
+    pub(crate) is_stored: bool,
     pub(crate) has_too_many_tags: bool,
 }
 
@@ -31,7 +31,7 @@ impl WholeResponse {
         now: Time,
         mut cache_status: CacheStatus,
     ) -> Response {
-        cache_status.stored = self.is_kept;
+        cache_status.stored = self.is_stored;
         if self.has_too_many_tags {
             cache_status.detail = Some(Detail::TooManyTags);
         }
