@@ -81,6 +81,15 @@ impl Scheme {
     }
 }
 
+/// The kind of representation that a request asks for, as far as the key tells it.
+pub fn accept_class(fields: Fields<'_>, rules: &Rules) -> AcceptClass {
+    if rules.obeys_client {
+        AcceptClass::Page
+    } else {
+        AcceptClass::of(fields)
+    }
+}
+
 /// Builds the key of a request. `host` may be in any case and have the default port. `is_trusted`: the peer is a trusted
 /// proxy, and its forwarding fields count; an origin that builds its links from them has a response for each value.
 pub fn build(
@@ -91,13 +100,8 @@ pub fn build(
     is_trusted: bool,
     rules: &Rules,
 ) -> KeyBuf {
-    let accept = if rules.obeys_client {
-        AcceptClass::Page
-    } else {
-        AcceptClass::of(fields)
-    };
     build_for(
-        accept,
+        accept_class(fields, rules),
         scheme,
         host,
         path_and_query,

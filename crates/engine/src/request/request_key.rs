@@ -144,18 +144,7 @@ pub(crate) fn key_as(accept: AcceptClass, request: &Request<'_>, rules: &Rules) 
 
 /// The key of a request under these rules.
 pub(crate) fn key_of(request: &Request<'_>, rules: &Rules) -> KeyBuf {
-    let mut key = key::build(
-        request.scheme,
-        request.host,
-        request.target,
-        request.fields,
-        request.is_trusted,
-        rules,
-    );
-    if let Some(content) = request.content {
-        add_content(&mut key, content);
-    }
-    key
+    key_as(key::accept_class(request.fields, rules), request, rules)
 }
 
 /// Adds the content of a QUERY to the key of its url. No other part of a key is as short and begins so.

@@ -151,4 +151,35 @@ impl Stored {
         }
         self
     }
+
+    fn assemble(mut head: BlockHead, key: &[u8], fields: Fields<'_>, body: Content) -> Self {
+        let fields = fields.as_block();
+        let content = match &body {
+            Content::Bytes(bytes) if bytes.len() <= Self::COMPACT => &bytes[..],
+            _ => &[],
+        };
+        head.key_len = key.len() as u32;
+        head.fields_len = fields.len() as u32;
+        let block = [key, fields, content].concat();
+        let is_apart = content.len() as u64 != body.len();
+        head.change_rare(is_apart, |rare| rare.content = is_apart.then_some(body));
+        Self(ThinArc::from_header_and_slice(head, &block))
+    }
+
+    /// Changes the head of a block that nothing else refers to, or else that of a copy.
+    fn change(&mut self, change: impl FnOnce(&mut BlockHead)) {
+        let mut change = Some(change);
+        self.0.with_arc_mut(|block| {
+            if let Some(block) = triomphe::Arc::get_mut(block)
+                && let Some(change) = change.take()
+            {
+                change(block.header_mut());
+            }
+        });
+        if let Some(change) = change {
+            let mut head = self.head().copy();
+            change(&mut head);
+            self.0 = ThinArc::from_header_and_slice(head, &self.0.slice);
+        }
+    }
 }
