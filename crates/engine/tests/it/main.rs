@@ -11,6 +11,7 @@ mod once;
 mod private;
 mod purge;
 mod query;
+mod stored_parameter;
 #[path = "../support/mod.rs"]
 mod support;
 mod unsafe_requests;

@@ -136,17 +136,21 @@ mod tests {
     use crate::admission::ResponsePermits;
     use crate::session::RequestAccount;
 
-    async fn serve_one_stream(
+    // Deep enough to overflow the stack if each stream were served within the one before.
+    const STREAMS: usize = 3000;
+
+    async fn serve_streams(
         mut connection: Connection,
         sent: Option<SentEndless>,
     ) -> (Connection, Option<StartedEndless>) {
         if let Some(sent) = sent {
             assert!(sent.go_on && !sent.wanted_upgrade);
-            assert_eq!(connection.input, "GET");
             assert!(connection.stream.socket().is_ok());
+        }
+        if connection.input.len() == STREAMS {
             return (connection, None);
         }
-        connection.input.extend_from_slice(b"GET");
+        connection.input.extend_from_slice(b"G");
         let body = Body::Full(Bytes::from_static(b"last"));
         let (account, held) = (RequestAccount::default(), ResponsePermits::default());
         let shared = &connection.session.shared;
@@ -159,11 +163,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_goes_on_with_its_socket_and_input_after_a_stream_that_ends() {
+    async fn a_connection_goes_on_with_its_socket_and_input_after_each_stream_that_ends() {
         let (connection, mut client) = connection().await;
-        Serving::new(connection, serve_one_stream).await;
         let mut received = String::new();
-        client.read_to_string(&mut received).await.expect("a close");
-        assert_eq!(received, "4\r\nlast\r\n0\r\n\r\n");
+        let ((), read) = tokio::join!(
+            Serving::new(connection, serve_streams),
+            client.read_to_string(&mut received)
+        );
+        read.expect("a close");
+        assert_eq!(received, "4\r\nlast\r\n0\r\n\r\n".repeat(STREAMS));
     }
 }
