@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::future::Future;
 use std::hash::BuildHasher;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -249,12 +250,14 @@ impl Flights {
         if let Some(unshared) = shard.unshared.get_mut(key) {
             unshared.purges += 1;
         }
-        let flights = shard.keys.remove(key).unwrap_or_default();
+        // They stay in the table: what a later fetch stores may stand in for their responses.
+        let flights = shard.keys.get(key).cloned().unwrap_or_default();
+        let mut is_fetched = false;
         for flight in &flights {
-            flight.state.lock().purged = true;
-            shard.unlist(flight);
+            is_fetched |= !mem::replace(&mut flight.state.lock().purged, true);
+            shard.close(flight);
         }
-        remove(!flights.is_empty());
+        remove(is_fetched);
     }
 
     /// Runs `act` while no purge of `key` runs, unless there was one since `purges` were counted.

@@ -114,7 +114,8 @@ impl Cache {
             id: random::number(),
             scope,
             strength,
-            at: self.clock.now(),
+            // Not the time of the poll: a response may have been stored since.
+            at: self.clock.read(),
         };
         self.add_rule(&rule, RulePlaces::default());
         self.queue_for_fleet(&rule);
@@ -124,7 +125,7 @@ impl Cache {
     /// Puts a purge into effect, with its known places in the shared log. In memory it covers
     /// fetches that began before this moment: purging too much only costs a fetch.
     pub(super) fn add_rule(&self, rule: &Rule, places: RulePlaces) {
-        let now = self.clock.now();
+        let now = self.clock.read();
         // In this order: an entry of the equivalent url is covered, or counts as too old for the purged one.
         let equivalent = self.equivalent(rule, now);
         for rule in equivalent.iter().chain([rule]) {
@@ -246,7 +247,7 @@ impl Cache {
         let tiers = &self.tiers;
         if !tiers.remove_variant(key, stored.vary(), stored.selection()) {
             // Too many removals are queued: mark the tiers' entries of the key as purged instead.
-            self.purges.note(key, self.clock.now());
+            self.purges.note(key, self.clock.read());
         }
     }
 
@@ -262,7 +263,7 @@ impl Cache {
         let was_there = self.memory.remove(key);
         self.changes.notify_removed(key);
         let leaving = (!self.tiers.is_empty()).then(|| {
-            let noted = self.clock.now();
+            let noted = self.clock.read();
             self.purges.note(key, noted);
             let removal = self.tiers.remove(key);
             TierRemoval {

@@ -13,13 +13,13 @@ use microcache_engine::{
     Body, BodyError, BoxFuture, Engine, FetchPlan, ForwardedRequest, Frame, Origin, OriginError,
     OriginRequest, OriginResponse, Response, Served, Source,
 };
-use microcache_policy::Rules;
+use microcache_policy::{Fields, Rules, Scheme, key};
 use microcache_store::Tiers;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::advance;
 
-use crate::asking::{fields_of, incoming};
+use crate::asking::{HOST, fields_of, incoming};
 use crate::support;
 
 type PendingFetch = oneshot::Sender<OriginResponse>;
@@ -122,10 +122,26 @@ async fn the_futures_of_a_miss_are_small() {
 /// A copy stands in for the response of a slow origin, also if it was stored while the request waited.
 #[tokio::test(start_paused = true)]
 async fn a_copy_stored_meanwhile_stands_in_for_a_slow_origin() {
+    check_stand_in(|_| {}).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_stored_after_a_purge_stands_in_for_a_slow_origin() {
+    check_stand_in(|engine| {
+        let (none, rules) = (Fields::default(), Rules::default());
+        let key = key::build(Scheme::Http, HOST.as_bytes(), b"/", none, false, &rules);
+        engine.cache.purge_key(&key);
+    })
+    .await;
+}
+
+/// One request waits for its slow origin, `happens`, and another one stores a copy.
+async fn check_stand_in(happens: impl FnOnce(&Engine)) {
     let (engine, origin) = engine();
     let mut slow = ask(&engine, look(&engine, ""));
     assert!(step(&mut slow).is_none());
     settle().await;
+    happens(&engine);
     let [_under_way] =
         <[PendingFetch; 1]>::try_from(std::mem::take(&mut *origin.0.lock().unwrap()))
             .expect("it was asked once");

@@ -32,6 +32,9 @@ pub(super) struct OriginConnection {
     pub(super) timer: InactivityTimer,
     /// Runtime that the socket is registered with.
     pub(super) runtime: Id,
+    /// The last response had no body by its method or status. A server that sends one nevertheless, as to a HEAD, may
+    /// still be sending it.
+    pub(super) may_send_more: bool,
 }
 
 impl OriginConnection {
@@ -42,6 +45,7 @@ impl OriginConnection {
             runtime: Handle::current().id(),
             buf: BytesMut::new(),
             timer: InactivityTimer::default(),
+            may_send_more: false,
         }
     }
 

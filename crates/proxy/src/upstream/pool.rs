@@ -38,6 +38,16 @@ impl IdleByRuntime {
         });
         &mut self.by_runtime[at].1
     }
+
+    /// Takes the connection that has been idle for longest, on any runtime: if it had to be one of its own, a thread
+    /// that finds the pool full of the others' connections would keep none.
+    fn take_oldest(&mut self) -> Option<IdleConnection> {
+        let lists = self.by_runtime.iter_mut().map(|(_, idle)| idle);
+        let oldest = lists
+            .filter(|idle| !idle.is_empty())
+            .min_by_key(|idle| idle[0].since)?;
+        Some(oldest.remove(0))
+    }
 }
 
 #[derive(Debug)]
@@ -78,8 +88,8 @@ impl Pool {
                 pooled.count -= 1;
                 idle.connection
             };
-            let has_rested = rest > SHORT_REST;
-            let is_quiet = if repeatable && !has_rested {
+            let asks_socket = !repeatable || rest > SHORT_REST || connection.may_send_more;
+            let is_quiet = if !asks_socket {
                 connection.seems_quiet()
             } else {
                 connection.is_quiet()
@@ -106,7 +116,7 @@ impl Pool {
             pooled.count += 1;
             None
         } else {
-            Some(pooled.of(runtime).remove(0))
+            pooled.take_oldest()
         };
         drop(pooled);
         drop(surplus);
@@ -141,5 +151,38 @@ impl Pool {
     /// Number of idle connections.
     pub(super) fn len(&self) -> usize {
         self.pooled.lock().count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::transport::OriginTransport;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::runtime::{Builder, Runtime};
+
+    #[test]
+    fn a_thread_keeps_a_connection_although_another_one_fills_the_pool() {
+        let runtime = || Builder::new_current_thread().enable_all().build();
+        let (first, second): (Runtime, Runtime) = (runtime().unwrap(), runtime().unwrap());
+        let listener = first.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let open = |runtime: &Runtime| {
+            runtime.block_on(async {
+                let stream = TcpStream::connect(address).await.unwrap();
+                OriginConnection::new(OriginTransport::Plain(stream))
+            })
+        };
+        let pool = Pool::new(2, Duration::MAX);
+        let take = |runtime: &Runtime| {
+            runtime.block_on(async { pool.take(Duration::MAX, true, Instant::now()) })
+        };
+        for runtime in [&first, &first, &second] {
+            pool.put(open(runtime), Instant::now());
+        }
+        assert_eq!(pool.len(), 2);
+        assert!(take(&second).is_some());
+        assert!(take(&first).is_some());
+        assert_eq!(pool.len(), 0);
     }
 }

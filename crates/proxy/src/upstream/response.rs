@@ -97,6 +97,7 @@ impl Http1Exchange {
         framing: Framing,
         silence: Duration,
     ) -> Result<Body, OriginError> {
+        self.connection.may_send_more = framing == Framing::None;
         if let Some((body, length)) = whole_body(&mut self.connection, framing) {
             let began = self.in_flight.began;
             self.finish(length, began)

@@ -33,21 +33,17 @@ impl OriginTransport {
     /// Returns true if the runtime has seen nothing arrive, not even the end. It asks the socket only if something
     /// may have.
     pub(super) fn seems_quiet(&mut self) -> bool {
-        let nothing = match self {
+        match self {
             Self::Plain(socket) => {
                 let socket = &*socket;
-                socket.try_io(Interest::READABLE, || peek(socket))
+                is_nothing(&socket.try_io(Interest::READABLE, || peek(socket)))
             }
-            Self::Tls(tls) => {
-                let socket = tls.get_ref().0;
-                socket.try_io(Interest::READABLE, || peek(socket))
-            }
+            Self::Tls(tls) => has_nothing(tls),
             Self::Unix(socket) => {
                 let socket = &*socket;
-                socket.try_io(Interest::READABLE, || peek(socket))
+                is_nothing(&socket.try_io(Interest::READABLE, || peek(socket)))
             }
-        };
-        is_nothing(&nothing) || self.is_quiet()
+        }
     }
 
     /// Returns true if nothing unsolicited has arrived, not even the end. Asks the socket itself at the cost
@@ -57,19 +53,19 @@ impl OriginTransport {
         match self {
             Self::Plain(socket) => is_empty(socket),
             Self::Unix(socket) => is_empty(socket),
-            Self::Tls(tls) => {
-                if is_empty(tls.get_ref().0) {
-                    return true;
-                }
-                // It may concern the TLS session only, such as a ticket.
-                let mut byte = [0];
-                let mut byte = ReadBuf::new(&mut byte);
-                let mut no_waker = Context::from_waker(Waker::noop());
-                let read = Pin::new(&mut **tls).poll_read(&mut no_waker, &mut byte);
-                read.is_pending() && is_empty(tls.get_ref().0)
-            }
+            Self::Tls(tls) => has_nothing(tls) && is_empty(tls.get_ref().0),
         }
     }
+}
+
+/// Returns true if a TLS session is open and has nothing to read. Takes in records that concern the session only, such
+/// as a ticket. The socket alone does not tell: records behind a response may have been read along with it.
+fn has_nothing(tls: &mut TlsStream<TcpStream>) -> bool {
+    let mut byte = [0];
+    let mut byte = ReadBuf::new(&mut byte);
+    let mut no_waker = Context::from_waker(Waker::noop());
+    let read = Pin::new(tls).poll_read(&mut no_waker, &mut byte);
+    read.is_pending()
 }
 
 /// Returns true if a socket is open and has nothing to read.

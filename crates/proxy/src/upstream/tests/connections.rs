@@ -1,6 +1,8 @@
 //! Reuse of connections, and the cases that forbid it.
 
+use super::uploads::tls;
 use super::*;
+use crate::upstream::settings::OriginProtocol;
 
 const SECOND: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond";
 
@@ -104,6 +106,58 @@ async fn an_unsolicited_response_is_discarded() {
     // The runtime looks at its sockets.
     tokio::task::yield_now().await;
     let (answer, _) = tokio::join!(get(&group), origin.serve(SECOND));
+    assert_eq!(answer, Ok(got(200, "second")));
+}
+
+/// No response to a HEAD has a body, but some servers send one. Here it is a response as well.
+#[tokio::test]
+async fn a_body_sent_to_a_head_is_not_the_next_response() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let body = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    let (answer, peer) = tokio::join!(
+        fetch(&group, request(Method::HEAD, "/")),
+        origin.serve(&head)
+    );
+    assert_eq!(answer, Ok(got(200, "")));
+    assert_eq!(group.snapshot().servers[0].idle, 1);
+    // Before the runtime looks at its sockets.
+    let sent = peer.stream.try_write(body.as_bytes());
+    assert_eq!(sent.unwrap(), body.len());
+    let (answer, _) = tokio::join!(get(&group), origin.serve(SECOND));
+    assert_eq!(answer, Ok(got(200, "second")));
+}
+
+/// TLS reads ahead: when the response ends, what follows may have left the socket already.
+#[tokio::test]
+async fn a_tls_record_behind_a_response_is_not_the_next_response() {
+    // The largest record, and the room of a new connection's buffer.
+    const RECORD: usize = 1 << 14;
+    let (acceptor, tls) = tls();
+    let origin = Origin::start().await;
+    let group = origin.group_with(|settings| {
+        settings.servers[0].protocol = OriginProtocol::Https;
+        settings.tls = tls;
+    });
+    let serve = async |response: &str| {
+        let (stream, _) = within(origin.listener.accept()).await.unwrap();
+        let mut stream = within(acceptor.accept(stream)).await.unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            request.push(within(stream.read_u8()).await.unwrap());
+        }
+        within(stream.write_all(response.as_bytes())).await.unwrap();
+        within(stream.flush()).await.unwrap();
+        stream
+    };
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 16342\r\n\r\n";
+    let body = "x".repeat(RECORD - head.len());
+    let response = format!("{head}{body}HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil");
+    let (answer, _first) = tokio::join!(get(&group), serve(&response));
+    assert_eq!(answer, Ok(got(200, &body)));
+    assert_eq!(group.snapshot().servers[0].idle, 1);
+    let (answer, _second) = tokio::join!(get(&group), serve(SECOND));
     assert_eq!(answer, Ok(got(200, "second")));
 }
 

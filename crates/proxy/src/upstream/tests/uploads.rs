@@ -13,7 +13,7 @@ use crate::tls::{OriginTls, provider};
 use crate::upstream::settings::OriginProtocol;
 
 /// TLS with a server on this machine, on either side.
-fn tls() -> (TlsAcceptor, OriginTls) {
+pub(super) fn tls() -> (TlsAcceptor, OriginTls) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let builder = ServerConfig::builder_with_provider(provider());
     let builder = builder.with_safe_default_protocol_versions().unwrap();
