@@ -88,8 +88,8 @@ impl QueryNotes {
         let since = match (known, began) {
             (Some(note), _) => note.since,
             (None, Some(began)) if last_purge < began => began,
-            // Even one of this moment may be older than a purge.
-            (None, _) => now.plus(1),
+            // Even one of this moment may be older than a purge, and this moment is that of the running poll.
+            (None, _) => now.max(last_purge).plus(1),
         };
         *place = Some(QueryNote {
             hash,

@@ -59,10 +59,14 @@ impl Engine {
                 let filling = Arc::clone(&copy.filling);
                 (AheadResult::Stored(filling.status), Some(filling))
             }
-            Ok(Verdict::Stored(whole)) => (AheadResult::Stored(whole.status), None),
-            Ok(Verdict::Confirmed(confirmed)) => {
+            Ok(Verdict::Stored(whole)) if whole.is_stored => {
+                (AheadResult::Stored(whole.status), None)
+            }
+            Ok(Verdict::Confirmed(confirmed)) if confirmed.is_kept => {
                 (AheadResult::Stored(confirmed.stored.status()), None)
             }
+            // A purge came first, or memory has no room for it.
+            Ok(Verdict::Stored(_) | Verdict::Confirmed(_)) => (AheadResult::NotStored(None), None),
             Ok(Verdict::Found(..)) => (AheadResult::Fresh, None),
             Ok(
                 Verdict::Private(_, why)

@@ -146,11 +146,6 @@ impl ComposedLifetime {
         self.directives().join(", ")
     }
 
-    /// Returns true if no cache may store the page.
-    pub const fn is_unstorable(self) -> bool {
-        self.has(NO_STORE)
-    }
-
     fn directives(self) -> Vec<String> {
         let restrictions = RESTRICTIONS.iter().filter(|(bit, _)| self.has(*bit));
         let mut all: Vec<_> = restrictions.map(|(_, word)| (*word).to_owned()).collect();

@@ -89,10 +89,10 @@ impl Pool {
                 idle.connection
             };
             let asks_socket = !repeatable || rest > SHORT_REST || connection.may_send_more;
-            let is_quiet = if !asks_socket {
-                connection.seems_quiet()
-            } else {
+            let is_quiet = if asks_socket {
                 connection.is_quiet()
+            } else {
+                connection.seems_quiet()
             };
             if is_quiet {
                 return Some(connection);

@@ -183,16 +183,13 @@ impl RequestQueue {
 
     /// Changes the limits. Permits stay valid, and waiting requests get the added places.
     pub(super) fn set_bounds(self: &Arc<Self>, bounds: QueueBounds) {
-        let waiting = {
+        {
             let mut state = self.state.lock();
             state.bounds = bounds.usable();
             let places = state.bounds.places;
             state.refreshing.set_places(places);
-            state.waiting.len()
-        };
-        for _ in 0..waiting {
-            self.release(Freed::Nothing);
         }
+        self.release(Freed::Nothing);
     }
 
     /// Takes a permit if a place is free. Without waiting, a request is sent even if its client has left.
@@ -346,7 +343,8 @@ impl RequestQueue {
         }
     }
 
-    /// Takes resources back, and grants a free place to the next in line.
+    /// Takes resources back, and grants free places to the next in line: to more than one if the limit of refreshes has
+    /// just been raised.
     fn release(self: &Arc<Self>, mut freed: Freed) {
         loop {
             let next = {
@@ -360,7 +358,7 @@ impl RequestQueue {
                 None => return,
                 Some(NextRequest::Request(sender, use_of)) => {
                     match sender.send(self.permit(use_of)) {
-                        Ok(()) => return,
+                        Ok(()) => freed = Freed::Nothing,
                         Err(mut refused) => {
                             refused.queue = None;
                             freed = Freed::Place(use_of);
@@ -370,7 +368,7 @@ impl RequestQueue {
                 Some(NextRequest::Upload(sender, taken)) => {
                     let number = taken.number;
                     match sender.send((self.share(taken), self.permit(PlaceUse::Other))) {
-                        Ok(()) => return,
+                        Ok(()) => freed = Freed::Nothing,
                         Err((mut share, mut refused)) => {
                             share.queue = None;
                             refused.queue = None;

@@ -4,22 +4,18 @@ use bytes::Bytes;
 use microcache_engine::{Body, Response};
 use microcache_policy::edge::ComposedLifetime;
 use microcache_policy::validate::{Precondition, not_modified_keeps, precondition};
-use microcache_policy::{Coding, FieldBlock, FieldsBuf, RequestFacts, names};
+use microcache_policy::{Coding, FieldBlock, FieldsBuf, RequestFacts};
 
 use super::super::header_rules::is_shared;
 use super::fragment::Fragment;
 use super::page_request::PageRequest;
 
-/// Writes the head of a page with parts that are still to come. What the application forbids stays forbidden; nothing that a
-/// part says is stricter than its `no-store`, which keeps its words.
+/// Writes the head of a page with parts that are still to come, which may be for one client. What the application forbids
+/// stays forbidden, in words that every cache reads alike: `no-store` beside `must-understand` does not bind all of them.
 pub(super) fn put_unknown(response: &mut Response) {
     let shell = ComposedLifetime::of(response.fields(), 0, is_shared(response));
     let lifetime = shell.and(ComposedLifetime::UNKNOWN);
-    let mut fields = lifetime.fields(response.fields(), std::iter::empty());
-    if shell.is_unstorable() {
-        let lines: Vec<_> = response.fields().values(names::CACHE_CONTROL).collect();
-        fields.set("Cache-Control", lines.join(&b", "[..]));
-    }
+    let fields = lifetime.fields(response.fields(), std::iter::empty());
     response.fields = Some(FieldBlock::from(fields));
     response.age = None;
     response.length = None;

@@ -1,6 +1,7 @@
 //! The queue, one step at a time, and with threads.
 
 use super::*;
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Waker};
@@ -240,6 +241,27 @@ async fn refreshes_take_few_places_unless_clients_wait_or_their_copies_end() {
     drop((hot, ending));
     assert_eq!(queue.depth(), (0, 0));
     assert!(refreshing(refresh(&demand(0))).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raised_limit_of_refreshes_is_used_at_once() {
+    let queue = queue(64, 64, 100, LONG);
+    let cold = || refresh_within(&demand(0), Duration::MAX);
+    let mut held: VecDeque<_> = (0..8)
+        .map(|_| queue.try_enter(&cold()).expect("an eighth"))
+        .collect();
+    let mut waiting: Vec<_> = (0..80).map(|_| enter(&queue, cold())).collect();
+    for _ in 0..40 {
+        waiting.retain_mut(|waiting| {
+            granted(waiting)
+                .map(|permit| held.push_back(permit))
+                .is_none()
+        });
+        assert_eq!(queue.depth().0, queue.refreshes().0);
+        tokio::time::advance(Duration::from_millis(50)).await;
+        held.pop_front();
+    }
+    assert_eq!(queue.refreshes().0, 12, "raised by half");
 }
 
 #[tokio::test]
