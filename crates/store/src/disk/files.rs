@@ -23,6 +23,7 @@ use super::recent_removals::RemovalMark;
 use super::settings::DiskSettings;
 use super::state::{DiskState, DiskUsage, RemovedFile, ReserveStep};
 use crate::content::FileBody;
+use crate::eviction::FetchCost;
 use crate::tier::{Entry, EntryId};
 
 const STRIPES: usize = 64;
@@ -47,8 +48,8 @@ pub(super) struct EntryFiles {
 pub(super) enum IndexLookup {
     Missing,
     Open(Entry),
-    /// Indexed at that moment, with the number of blocks of its file.
-    Closed(u32, RemovalMark),
+    /// Indexed at that moment.
+    Closed(IndexEntry, RemovalMark),
     /// Not in the index, which was incomplete at that moment.
     Unknown(RemovalMark),
 }
@@ -111,7 +112,7 @@ impl EntryFiles {
                 state.index.touch(id);
                 // It may have been opened since the first check.
                 let open = self.open.get(id);
-                open.map_or(IndexLookup::Closed(known.blocks, moment), IndexLookup::Open)
+                open.map_or(IndexLookup::Closed(known, moment), IndexLookup::Open)
             }
         }
     }
@@ -120,12 +121,18 @@ impl EntryFiles {
         self.state.lock().removals.now()
     }
 
-    /// Indexes a file that was found on disk only, unless its id was removed since `asked`.
+    /// Indexes a file that was read and is found on disk only, unless its id was removed since `since`.
     pub(super) fn adopt_found(&self, known: IndexEntry, since: RemovalMark) {
         let mut state = self.state.lock();
+        state.index.learn_cost(known.id, known.cost);
         if !state.is_settled(known.id) && !state.removals.since(since, known.id) {
             state.index.insert(known);
         }
+    }
+
+    /// Sets the cost of an entry whose file was read: the scan indexes files without their costs.
+    pub(super) fn learn_cost(&self, id: EntryId, cost: FetchCost) {
+        self.state.lock().index.learn_cost(id, cost);
     }
 
     /// Keeps a file open for further hits, limits permitting, provided that it still has the name. Returns
@@ -367,11 +374,20 @@ impl EntryFiles {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use microcache_policy::{Fields, Lifetime, Time};
     use microcache_testkit::Folder;
+    use tokio::runtime::Builder;
 
     use super::*;
+    use crate::checksum::checksum;
+    use crate::clock::Epoch;
     use crate::content::Content;
-    use crate::disk::write;
+    use crate::disk::{Disk, write};
+    use crate::encoding::encode;
+    use crate::stored::Stored;
+    use crate::tier::{LocalTier, Tier};
 
     #[test]
     fn an_open_file_is_found_during_any_operation() {
@@ -396,5 +412,59 @@ mod tests {
         let body = forgotten.as_ref().expect("it was open").body();
         assert!(files.keep_named(id, &entry.head, &body).is_none());
         assert!(files.open.get(id).is_none());
+    }
+
+    /// A record of a response that took two seconds.
+    fn slow(body: &Bytes) -> Entry {
+        let lifetime = Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]).expect("zeros are one");
+        let (fields, content) = (Fields::default(), Content::Bytes(body.clone()));
+        let began = Time::default();
+        let stored = Stored::new(b"key", 200, fields, content.clone(), lifetime, began)
+            .with_cost(FetchCost::of(Duration::from_secs(2)));
+        let sums = (body.len() as u64, checksum(body));
+        Entry {
+            head: encode(b"key", &stored, sums, Epoch::now()),
+            body: content,
+        }
+    }
+
+    #[test]
+    fn the_cost_of_a_file_is_known_once_it_was_read_after_a_restart() {
+        let folder = Folder::absent_in("/dev/shm");
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let settings = DiskSettings::new(folder.path(), 1 << 20);
+        let open = || {
+            let disk = Disk::open(settings.clone(), runtime.handle()).expect("a directory");
+            runtime.block_on(disk.counted());
+            disk
+        };
+        // Small bodies are read into memory, and files of larger ones are kept open.
+        let ids = [b"small read", b"small seen", b"large read", b"large seen"]
+            .map(|key| EntryId::of(key));
+        let [small, large] =
+            [1, settings.inline as usize + 1].map(|len| Bytes::from(vec![b'x'; len]));
+        let before = open();
+        for (id, body) in ids.into_iter().zip([&small, &small, &large, &large]) {
+            let put = before.put(id, slow(body), Duration::from_hours(1), None);
+            runtime.block_on(put).expect("a working disk");
+        }
+        let given_up = runtime.block_on(before.give_up());
+        given_up.expect("a working disk");
+
+        let disk = open();
+        let cost = |id| {
+            let known = disk.files.state.lock().index.get(id);
+            known.expect("it is there").cost
+        };
+        assert_eq!(ids.map(cost), [FetchCost::default(); 4]);
+        for id in [ids[0], ids[2]] {
+            let read = runtime.block_on(disk.get(id)).expect("a working disk");
+            assert!(read.is_some());
+        }
+        for id in [ids[1], ids[3]] {
+            assert!(disk.try_get(id).is_some());
+        }
+        assert_eq!(ids.map(cost), [FetchCost::of(Duration::from_secs(2)); 4]);
     }
 }

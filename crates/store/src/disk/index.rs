@@ -101,6 +101,18 @@ impl DiskIndex {
         }
     }
 
+    /// Sets the cost of an entry, unless it is known.
+    pub(super) fn learn_cost(&mut self, id: EntryId, cost: FetchCost) {
+        let Some(number) = self.find(id) else {
+            return;
+        };
+        let slot = self.slots.get_mut(number);
+        if slot.cost == FetchCost::default() {
+            slot.cost = cost;
+            self.queue.replace(number, slot.known().weight(), cost);
+        }
+    }
+
     /// Inserts an entry. A replaced one passes on its uses, plus one: a renewal is caused by a request.
     pub(super) fn insert(&mut self, known: IndexEntry) {
         self.blocks += u64::from(known.blocks);
@@ -348,6 +360,35 @@ mod tests {
         let slow = (0..2000).step_by(10);
         let stayed = slow.filter(|&name| index.get(known(name, 1).id).is_some());
         assert!(stayed.count() > 30);
+    }
+
+    #[test]
+    fn a_cost_that_is_learned_later_counts_and_a_known_one_stays() {
+        let mut index = DiskIndex::new();
+        let cost = |millis| FetchCost::of(Duration::from_millis(millis));
+        (0..1000).for_each(|name| index.insert(known(name, 1)));
+        for name in 1000..2000 {
+            let cost = cost(50);
+            index.insert(IndexEntry {
+                cost,
+                ..known(name, 1)
+            });
+        }
+        for name in 0..2000 {
+            let is_slow = name < 100;
+            index.learn_cost(known(name, 1).id, cost(if is_slow { 2000 } else { 50 }));
+            index.touch(known(name, 1).id);
+        }
+        index.learn_cost(known(0, 1).id, cost(1));
+        index.learn_cost(known(1999, 1).id, cost(2000));
+        index.learn_cost(known(2000, 1).id, cost(2000));
+        let cost_of = |name| index.get(known(name, 1).id).map(|known| known.cost);
+        assert_eq!(cost_of(0), Some(cost(2000)));
+        assert_eq!(cost_of(1999), Some(cost(50)));
+        assert_eq!(cost_of(2000), None);
+        (0..1900).for_each(|_| assert!(index.evict(|_| false).is_some()));
+        let stayed = (0..100).filter(|&name| index.get(known(name, 1).id).is_some());
+        assert!(stayed.count() > 90);
     }
 
     #[test]

@@ -271,9 +271,7 @@ impl LocalTier for Disk {
         match self.files.look_up(id) {
             IndexLookup::Open(entry) => Some(entry),
             IndexLookup::Closed(..) if self.reading.is_off() => None,
-            IndexLookup::Closed(blocks, _) => {
-                try_read::read(&self.files, &self.non_blocking, id, blocks)
-            }
+            IndexLookup::Closed(known, _) => try_read::read(&self.files, &self.non_blocking, known),
             IndexLookup::Missing | IndexLookup::Unknown(_) => None,
         }
     }

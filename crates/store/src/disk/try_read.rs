@@ -10,11 +10,14 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::files::EntryFiles;
 use super::geometry::{DISK_BLOCK, HEAD_ROOM};
+use super::index::IndexEntry;
 use super::layout::DiskLayout;
 use super::read::{EntryFile, FileSource, READ_ONLY, in_file};
 use crate::content::BLOCK;
 use crate::dir_handle::DirHandle;
-use crate::tier::{Entry, EntryId};
+use crate::encoding::cost_in;
+use crate::eviction::FetchCost;
+use crate::tier::Entry;
 
 /// File system types (statfs(2)).
 const TMPFS: FsWord = 0x0102_1994;
@@ -76,14 +79,14 @@ impl NonBlockingReads {
     }
 }
 
-/// Reads an entry from a file of `blocks` blocks, if that is possible without blocking.
+/// Reads an indexed entry, if that is possible without blocking.
 pub(super) fn read(
     files: &EntryFiles,
     reads: &NonBlockingReads,
-    id: EntryId,
-    blocks: u32,
+    known: IndexEntry,
 ) -> Option<Entry> {
-    if u64::from(blocks) * DISK_BLOCK > LARGEST + ROOM_FOR_HEADS {
+    let id = known.id;
+    if u64::from(known.blocks) * DISK_BLOCK > LARGEST + ROOM_FOR_HEADS {
         return None;
     }
     let flags = reads.flags()?;
@@ -92,6 +95,10 @@ pub(super) fn read(
     let file = reads.open(files.layout.open().home(), &DiskLayout::path_of(id))?;
     let inline = files.settings.inline;
     let opened = EntryFile::new(FileSource { file: &file, flags }, id, inline).ok()??;
+    // Once after a start, which leaves costs unknown, so that further reads do not lock the index.
+    if known.cost == FetchCost::default() {
+        files.learn_cost(id, cost_in(&opened.head));
+    }
     match opened.prefix.body_len {
         small if small <= inline => opened.whole().ok(),
         large if large <= LARGEST => {
@@ -114,6 +121,7 @@ mod tests {
     use super::*;
     use crate::content::Content;
     use crate::disk::{DiskSettings, expiry, write};
+    use crate::tier::EntryId;
 
     #[test]
     fn an_unsupported_system_call_is_not_retried() {
@@ -146,13 +154,15 @@ mod tests {
         let expires = expiry::now() + 1000;
         let written = write::write(&files, id, &entry, expires, files.now());
         assert!(written.is_ok());
-        assert!(read(&files, &reads, id, 1).is_some());
+        let known = IndexEntry::new(id, 1, expires, FetchCost::default());
+        let known = known.expect("it is small");
+        assert!(read(&files, &reads, known).is_some());
         let held = files.stripe(id);
-        assert!(read(&files, &reads, id, 1).is_none());
+        assert!(read(&files, &reads, known).is_none());
         drop(held);
         let shared = files.try_share(id);
         assert!(
-            read(&files, &reads, id, 1).is_some(),
+            read(&files, &reads, known).is_some(),
             "readers are not in each other's way"
         );
         drop(shared);
