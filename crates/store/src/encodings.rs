@@ -9,6 +9,8 @@ use microcache_policy::compression::encoded_fields;
 use microcache_policy::dictionaries::DictionaryHash;
 use microcache_policy::{Coding, DictionaryCoding, FieldBlock, Fields, SentCoding};
 
+use crate::allocation::allocated;
+
 /// Way to encode a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodingMethod {
@@ -123,7 +125,7 @@ impl DictionaryBase {
     /// Memory used, in bytes, excluding the body of the version.
     fn heap_size(&self) -> usize {
         let made = self.differences.iter().filter_map(OnceLock::get);
-        size_of::<Self>() + size_of::<DictionaryVersion>() + made.map(Bytes::len).sum::<usize>()
+        size_of::<Self>() + size_of::<DictionaryVersion>() + sum_allocated(made)
     }
 }
 
@@ -254,12 +256,17 @@ impl BodyEncodings {
 
     fn heap_size(&self) -> usize {
         let made = self.made.iter().filter_map(OnceLock::get);
-        let bodies = self.earlier.iter().map(|one| one.version.body.len());
+        let bodies = self.earlier.iter().map(|one| one.version.body());
         size_of::<Self>()
-            + made.map(Bytes::len).sum::<usize>()
-            + bodies.sum::<usize>()
+            + sum_allocated(made)
+            + sum_allocated(bodies)
             + self.bases().map(DictionaryBase::heap_size).sum::<usize>()
     }
+}
+
+/// Memory that these allocations take, in bytes.
+fn sum_allocated<'a>(all: impl Iterator<Item = &'a Bytes>) -> usize {
+    all.map(|bytes| allocated(bytes.len())).sum()
 }
 
 /// Encoded versions of a stored response: bodies, and their heads.
@@ -411,7 +418,21 @@ mod tests {
         let empty = place.heap_size(100);
         let bodies = place.known().unwrap().bodies();
         bodies.put(BR, Bytes::from_static(b"0123456789"));
-        assert_eq!(place.heap_size(100), empty + 10 + 132);
+        assert_eq!(place.heap_size(100), empty + allocated(10) + 132);
+    }
+
+    #[test]
+    fn bodies_are_counted_with_the_rounding_of_the_allocator() {
+        let bytes = |length| Bytes::from(vec![b'x'; length]);
+        let after = |length| BodyEncodings::succeeding(None, || Some(bytes(length)), 1, 1 << 20);
+        let (encodings, empty) = (after(5000), after(0).heap_size());
+        assert_eq!(encodings.heap_size(), empty + allocated(5000));
+        encodings.put(BR, bytes(300));
+        for base in encodings.bases() {
+            base.put(DCZ, bytes(1100));
+        }
+        let all = [5000, 300, 1100].map(allocated).iter().sum::<usize>();
+        assert_eq!(encodings.heap_size(), empty + all);
     }
 
     #[test]

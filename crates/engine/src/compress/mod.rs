@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use bytes::Bytes;
 use microcache_policy::{Coding, DictionaryCoding, SentCoding};
 use microcache_store::{BodyEncodings, EncodingMethod, EncodingTask, Memory};
 use parking_lot::{Condvar, Mutex};
@@ -266,7 +267,7 @@ impl CompressorState {
             return false;
         };
         let bytes_out = encoded.len() as u64;
-        let is_kept = memory.attach(&job.key, encodings, making, encoded.into());
+        let is_kept = memory.attach(&job.key, encodings, making, exact(encoded));
         if is_kept && bytes_out == 0 {
             self.counts.useless.fetch_add(1, Ordering::Relaxed);
         } else if is_kept {
@@ -300,9 +301,14 @@ impl CompressorState {
             if !delta.is_empty() {
                 self.counts.deltas.fetch_add(1, Ordering::Relaxed);
             }
-            memory.attach_difference(&job.key, encodings, base, coding, delta.into())
+            memory.attach_difference(&job.key, encodings, base, coding, exact(delta))
         })
     }
+}
+
+/// The bytes of an encoding, without the spare capacity that encoders leave: they are kept, and charged by their length.
+fn exact(encoded: Vec<u8>) -> Bytes {
+    encoded.into_boxed_slice().into()
 }
 
 /// The CPU time of this thread.
@@ -317,12 +323,11 @@ fn cpu_time() -> Duration {
 mod tests {
     use std::sync::Weak;
 
-    use microcache_store::{MemoryLimits, Tiers};
+    use microcache_store::{Clock, MemoryLimits, Tiers};
 
     use super::*;
     use crate::cache::Cache;
     use crate::flight::FlightLimits;
-    use microcache_store::Clock;
 
     fn cache() -> Cache {
         let memory = MemoryLimits {
@@ -362,5 +367,64 @@ mod tests {
         assert!(compressor.shared.next().is_some());
         assert!(compressor.has_place(1));
         assert_eq!(compressor.stats().refused, 4);
+    }
+
+    #[cfg(feature = "compress")]
+    #[test]
+    fn encodings_take_no_more_memory_than_their_length() {
+        use microcache_policy::{Fields, Lifetime, OriginView, Rules, Time};
+        use microcache_store::Stored;
+
+        let (cache, compressor, rules) = (cache(), Compressor::new(), Rules::default());
+        let request = OriginView {
+            fields: Fields::default(),
+            rules: &rules,
+            address: "",
+            is_trusted: false,
+        };
+        let (fields, now) = (Fields::default(), Time::default());
+        let lifetime = Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]).expect("zeros are one");
+        let rows = (0..1000).map(|row| format!("<p>row {row}: {}</p>", row * row % 1009));
+        let page = Bytes::from(rows.collect::<String>());
+        let run = |task| {
+            let body = page.clone().into();
+            let stored = Stored::new(b"a page", 200, fields, body, lifetime, now);
+            let hit = cache.memory().put(b"a page", stored, &request, now);
+            let hit = hit.expect("it is small");
+            let encodings = Arc::clone(hit.encoded(1, |_| true).expect("it may be").bodies());
+            let job = CompressionJob {
+                encodings: Arc::downgrade(&encodings),
+                task,
+                ..job(1)
+            };
+            compressor.shared.work(cache.memory(), &job);
+            encodings
+        };
+        let methods = Coding::ALL.map(EncodingMethod::Fast).into_iter();
+        let mut all = Vec::new();
+        for method in methods.chain([EncodingMethod::Best]) {
+            all.extend(
+                run(EncodingTask::Encode(method))
+                    .body(method.coding())
+                    .cloned(),
+            );
+        }
+        for coding in DictionaryCoding::ALL {
+            let encodings = run(EncodingTask::Compare(coding));
+            all.extend(
+                encodings
+                    .bases()
+                    .filter_map(|base| base.difference(coding))
+                    .cloned(),
+            );
+        }
+        assert_eq!(all.len(), 6);
+        // The references that memory had are gone with the response.
+        assert!(cache.memory().remove(b"a page"));
+        for encoded in all {
+            let length = encoded.len();
+            let whole = encoded.try_into_mut().expect("nothing else refers to it");
+            assert_eq!(whole.capacity(), length);
+        }
     }
 }

@@ -12,6 +12,7 @@ use microcache_policy::vary::VaryNames;
 use microcache_policy::{Detail, DictionaryCoding, OriginView, Time};
 use parking_lot::Mutex;
 
+use crate::allocation::allocated;
 use crate::encodings::{BodyEncodings, DictionaryBase, EncodingMethod};
 use crate::key_notes::KeyNotes;
 use crate::key_update::KeyUpdate;
@@ -196,7 +197,8 @@ impl Memory {
         making: EncodingMethod,
         body: Bytes,
     ) -> bool {
-        self.attach_with(key, encodings, body.len(), || encodings.put(making, body))
+        let size = allocated(body.len());
+        self.attach_with(key, encodings, size, || encodings.put(making, body))
     }
 
     /// Attaches a delta from one of its dictionary versions; see [`Self::attach`].
@@ -208,7 +210,8 @@ impl Memory {
         coding: DictionaryCoding,
         bytes: Bytes,
     ) -> bool {
-        self.attach_with(key, encodings, bytes.len(), || base.put(coding, bytes))
+        let size = allocated(bytes.len());
+        self.attach_with(key, encodings, size, || base.put(coding, bytes))
     }
 
     fn attach_with(
