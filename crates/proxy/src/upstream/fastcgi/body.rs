@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use microcache_engine::body::{Body, BodyError, Frame, Source};
 use microcache_engine::origin::OriginError;
 use microcache_wire::fastcgi::AnswerPart;
@@ -54,14 +54,14 @@ pub(in crate::upstream) fn deliver(
         silence,
         received: 0,
     };
-    let mut arrived = BytesMut::new();
+    let mut arrived = Vec::new();
     loop {
         match body.decode() {
             Ok(BodyPart::Data(data)) => arrived.extend_from_slice(&data),
             Ok(BodyPart::NeedMore) => break,
             Ok(BodyPart::End) => {
                 body.finish();
-                return Ok(whole(arrived.freeze()));
+                return Ok(whole(arrived));
             }
             Err(error) => {
                 body.broke_off(&error);
@@ -71,20 +71,21 @@ pub(in crate::upstream) fn deliver(
     }
     if body.is_all() {
         body.finish();
-        return Ok(whole(arrived.freeze()));
+        return Ok(whole(arrived));
     }
-    body.early = arrived.freeze();
+    body.early = arrived.into();
     if let Some(exchange) = &mut body.exchange {
         exchange.stream.connection.timer.restart(silence);
     }
     Ok(Body::Stream(Box::new(body)))
 }
 
-fn whole(bytes: Bytes) -> Body {
+/// A complete body, without the spare capacity it was collected with: it may be kept in memory, which charges its length.
+fn whole(bytes: Vec<u8>) -> Body {
     if bytes.is_empty() {
         Body::Empty
     } else {
-        Body::Full(bytes)
+        Body::Full(bytes.into_boxed_slice().into())
     }
 }
 

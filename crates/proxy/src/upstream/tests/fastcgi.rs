@@ -139,6 +139,30 @@ async fn an_answer_may_arrive_byte_by_byte() {
     assert_eq!(answer, Ok(got(200, "body")));
 }
 
+/// It may be kept in memory, which charges its length.
+#[tokio::test]
+async fn a_whole_body_takes_no_more_memory_than_its_length() {
+    let origin = Origin::start().await;
+    let (group, _) = scripted(&origin, false);
+    let (first, second) = ("a".repeat(6000), "b".repeat(4000));
+    let records = [&first, &second].map(|content| output(content));
+    for head in ["Content-Length: 10000\r\n\r\n", "X: 1\r\n\r\n"] {
+        let parts = [&output(head)[..], &records[0], &records[1], END].concat();
+        let serving = async {
+            let mut peer = origin.accept().await;
+            read_request(&mut peer).await;
+            write(&mut peer, &[&parts]).await;
+        };
+        let (response, ()) = tokio::join!(group.fetch(call(Method::GET, "")), serving);
+        let Body::Full(body) = response.expect("an answer").body else {
+            panic!("it did not arrive at once");
+        };
+        assert_eq!(body, format!("{first}{second}"));
+        let whole = body.try_into_mut().expect("nothing else refers to it");
+        assert_eq!(whole.capacity(), 10_000);
+    }
+}
+
 #[tokio::test]
 async fn an_application_that_dies_is_told_from_one_that_ends() {
     let origin = Origin::start().await;
