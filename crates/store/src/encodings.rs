@@ -190,9 +190,14 @@ impl BodyEncodings {
     }
 
     /// Makes the body itself available as a dictionary. It must not keep the response, which has these encodings.
-    pub fn use_as_dictionary(&self, body: impl FnOnce() -> Bytes) {
-        let own = || DictionaryBase::of(Arc::new(DictionaryVersion::new(body())));
+    pub(crate) fn use_as_dictionary(&self, body: Bytes) {
+        let own = || DictionaryBase::of(Arc::new(DictionaryVersion::new(body)));
         self.own.get_or_init(|| Box::new(own()));
+    }
+
+    /// Returns whether the body itself is available as a dictionary.
+    pub(crate) fn is_dictionary(&self) -> bool {
+        self.own.get().is_some()
     }
 
     /// Records a request for a delta.
@@ -254,12 +259,16 @@ impl BodyEncodings {
         let _ = self.made[making.index()].set(bytes);
     }
 
-    fn heap_size(&self) -> usize {
+    /// Memory used, in bytes, in addition to the body of the response.
+    fn heap_size(&self, body: Option<&[u8]>) -> usize {
         let made = self.made.iter().filter_map(OnceLock::get);
-        let bodies = self.earlier.iter().map(|one| one.version.body());
+        // The response may share its body with the dictionary, which is then counted with the response.
+        let own = self.own.get().map(|own| own.version.body());
+        let own = own.filter(|own| body.is_none_or(|body| body.as_ptr() != own.as_ptr()));
+        let earlier = self.earlier.iter().map(|one| one.version.body());
         size_of::<Self>()
             + sum_allocated(made)
-            + sum_allocated(bodies)
+            + sum_allocated(earlier.chain(own))
             + self.bases().map(DictionaryBase::heap_size).sum::<usize>()
     }
 }
@@ -296,8 +305,8 @@ impl ResponseEncodings {
         self.heads[coding.index()].get_or_init(head)
     }
 
-    /// Memory used, in bytes, in addition to the response with a head of `head` bytes.
-    pub(crate) fn heap_size(&self, head: usize) -> usize {
+    /// Memory used, in bytes, in addition to the response with a head of `head` bytes and this body.
+    pub(crate) fn heap_size(&self, head: usize, body: Option<&[u8]>) -> usize {
         let of_all = Coding::ALL
             .iter()
             .filter(|&&coding| self.bodies.body(coding).is_some());
@@ -307,7 +316,7 @@ impl ResponseEncodings {
         });
         let heads = of_all.count() + of_bases.count();
         let counts = 2 * size_of::<usize>();
-        counts + self.bodies.heap_size() + heads * (head + 32)
+        counts + self.bodies.heap_size(body) + heads * (head + 32)
     }
 }
 
@@ -331,8 +340,9 @@ impl LazyEncodings {
         self.0.get_or_init(begin)
     }
 
-    pub(crate) fn heap_size(&self, head: usize) -> usize {
-        self.known().map_or(0, |encoded| encoded.heap_size(head))
+    pub(crate) fn heap_size(&self, head: usize, body: Option<&[u8]>) -> usize {
+        let known = self.known();
+        known.map_or(0, |encoded| encoded.heap_size(head, body))
     }
 }
 
@@ -413,26 +423,26 @@ mod tests {
     #[test]
     fn all_of_it_is_counted() {
         let place = LazyEncodings::default();
-        assert_eq!(place.heap_size(100), 0);
+        assert_eq!(place.heap_size(100, None), 0);
         place.get();
-        let empty = place.heap_size(100);
+        let empty = place.heap_size(100, None);
         let bodies = place.known().unwrap().bodies();
         bodies.put(BR, Bytes::from_static(b"0123456789"));
-        assert_eq!(place.heap_size(100), empty + allocated(10) + 132);
+        assert_eq!(place.heap_size(100, None), empty + allocated(10) + 132);
     }
 
     #[test]
     fn bodies_are_counted_with_the_rounding_of_the_allocator() {
         let bytes = |length| Bytes::from(vec![b'x'; length]);
         let after = |length| BodyEncodings::succeeding(None, || Some(bytes(length)), 1, 1 << 20);
-        let (encodings, empty) = (after(5000), after(0).heap_size());
-        assert_eq!(encodings.heap_size(), empty + allocated(5000));
+        let (encodings, empty) = (after(5000), after(0).heap_size(None));
+        assert_eq!(encodings.heap_size(None), empty + allocated(5000));
         encodings.put(BR, bytes(300));
         for base in encodings.bases() {
             base.put(DCZ, bytes(1100));
         }
         let all = [5000, 300, 1100].map(allocated).iter().sum::<usize>();
-        assert_eq!(encodings.heap_size(), empty + all);
+        assert_eq!(encodings.heap_size(None), empty + all);
     }
 
     #[test]
@@ -457,7 +467,7 @@ mod tests {
         })
     }
 
-    fn put(memory: &Memory, body: &'static str) -> Hit {
+    fn put(memory: &Memory, body: impl Into<Bytes>) -> Hit {
         let rules = Rules::default();
         let request = OriginView {
             fields: Fields::default(),
@@ -466,7 +476,7 @@ mod tests {
             is_trusted: false,
         };
         let lifetime = Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]).expect("zeros are one");
-        let body = Content::from(Bytes::from_static(body.as_bytes()));
+        let body = Content::from(body.into());
         let fields = Fields::default();
         let stored = Stored::new(KEY, 200, fields, body, lifetime, Time::default());
         let kept = memory.put(KEY, stored, &request, Time::default());
@@ -556,7 +566,7 @@ mod tests {
         assert_eq!(kept(&BodyEncodings::after(&before, 8, 11)), [""; 0]);
         // Each is hashed once and keeps its name.
         let bodies = encoded.bodies();
-        bodies.use_as_dictionary(|| before.separate_body().unwrap());
+        bodies.use_as_dictionary(before.separate_body().unwrap());
         let names = || bodies.bases().map(|base| base.version().hash().copied());
         assert_eq!(names().collect::<Vec<_>>(), [None; 3]);
         for (base, name) in bodies.bases().zip([[1; 32], [2; 32], [3; 32]]) {
@@ -591,7 +601,7 @@ mod tests {
     fn deltas_are_kept_with_the_response_and_counted() {
         let memory = memory();
         let made_for = encodings(&put(&memory, "a body"));
-        made_for.use_as_dictionary(|| Bytes::from_static(b"a body"));
+        made_for.use_as_dictionary(Bytes::from_static(b"a body"));
         let base = made_for.bases().next().unwrap();
         let before = memory.stats().bytes;
         let attach = |bytes: &'static [u8]| {
@@ -606,6 +616,50 @@ mod tests {
         assert!(!attach(b"a difference"));
     }
 
+    fn roomy_memory() -> Memory {
+        Memory::new(MemoryLimits {
+            capacity: 1 << 20,
+            object: 1 << 16,
+            variants: 4,
+        })
+    }
+
+    /// Bodies that are part of the block of their response are copied, larger ones shared.
+    #[test]
+    fn a_copy_of_the_body_as_a_dictionary_is_counted_and_a_shared_body_is_not() {
+        let memory = roomy_memory();
+        let more_with_dictionary = |length| {
+            let made_for = encodings(&put(&memory, vec![b'x'; length]));
+            let before = memory.stats().bytes;
+            let body = memory.body_of(KEY, &made_for).expect("it is there");
+            assert!(memory.attach_dictionary(KEY, &made_for, &body));
+            assert!(memory.attach_dictionary(KEY, &made_for, &body), "it is one");
+            assert_eq!(made_for.bases().count(), 1);
+            (memory.stats().bytes - before) as usize
+        };
+        let lengths = [0, Stored::COMPACT, Stored::COMPACT + 1];
+        let [none, small, large] = lengths.map(more_with_dictionary);
+        assert!(small >= none + Stored::COMPACT, "{small}, {none}");
+        assert!(large <= none + 16, "{large}, {none}");
+    }
+
+    /// As after a fetch of the same body.
+    #[test]
+    fn a_dictionary_that_is_the_body_of_another_response_is_counted() {
+        let memory = roomy_memory();
+        let length = Stored::COMPACT + 1;
+        let [hit, same] = [0, 1].map(|_| put(&memory, vec![b'x'; length]));
+        let encoded = hit.encoded(1, |_| true).expect("it may be");
+        let weight = || {
+            let stored = same.with_lifetime(same.lifetime());
+            stored.with_encodings(encoded.clone()).weight()
+        };
+        let before = weight();
+        let body = hit.separate_body().expect("it is in memory");
+        encoded.bodies().use_as_dictionary(body);
+        assert!(weight() >= before + allocated(length));
+    }
+
     #[test]
     fn there_is_no_room_for_more_than_memory_can_hold_of_one_key() {
         let memory = memory();
@@ -613,5 +667,11 @@ mod tests {
         let large = Bytes::from(vec![b'x'; 3 << 14]);
         assert!(!memory.attach(KEY, &made_for, BR, large));
         assert!(attach(&memory, &made_for, "small"));
+        let made_for = encodings(&put(&memory, vec![b'x'; 10_000]));
+        let encoded = Bytes::from(vec![b'x'; 30_000]);
+        assert!(memory.attach(KEY, &made_for, BR, encoded));
+        let body = memory.body_of(KEY, &made_for).expect("it is there");
+        assert!(!memory.attach_dictionary(KEY, &made_for, &body));
+        assert_eq!(made_for.bases().count(), 0);
     }
 }

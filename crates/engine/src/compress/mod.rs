@@ -292,7 +292,9 @@ impl CompressorState {
         let Some(body) = memory.body_of(&job.key, encodings) else {
             return false;
         };
-        encodings.use_as_dictionary(|| body.clone());
+        if !memory.attach_dictionary(&job.key, encodings, &body) {
+            return false;
+        }
         encodings.bases().all(|base| {
             let dictionary = base.version().body();
             let hash = base.version().hash_or(deltas::hash);

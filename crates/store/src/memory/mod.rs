@@ -201,6 +201,23 @@ impl Memory {
         self.attach_with(key, encodings, size, || encodings.put(making, body))
     }
 
+    /// Makes the body itself, as [`Self::body_of`] returned it, available as a dictionary; see [`Self::attach`].
+    pub fn attach_dictionary(
+        &self,
+        key: &[u8],
+        encodings: &Arc<BodyEncodings>,
+        body: &Bytes,
+    ) -> bool {
+        // A larger one is no copy.
+        let copied = if body.len() <= Stored::COMPACT {
+            allocated(body.len())
+        } else {
+            0
+        };
+        let put = || encodings.use_as_dictionary(body.clone());
+        encodings.is_dictionary() || self.attach_with(key, encodings, copied, put)
+    }
+
     /// Attaches a delta from one of its dictionary versions; see [`Self::attach`].
     pub fn attach_difference(
         &self,

@@ -283,7 +283,9 @@ impl Stored {
         let head = self.head();
         let rare = head.rare.as_deref().map_or(0, RareParts::heap_size);
         let late = head.late.get().map_or(0, |late| {
-            allocated(size_of::<LateParts>()) + late.encodings.heap_size(head.fields_len as usize)
+            let encodings = &late.encodings;
+            allocated(size_of::<LateParts>())
+                + encodings.heap_size(head.fields_len as usize, self.body())
         });
         allocated(Self::HEAD + self.0.slice.len()) + rare + late
     }
