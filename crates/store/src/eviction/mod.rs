@@ -85,7 +85,8 @@ impl EvictionQueue {
         }
     }
 
-    /// Changes weight and cost of an entry, which keeps its place. An unknown cost changes nothing.
+    /// Changes weight and cost of an entry. An unknown cost changes nothing. The entry keeps its place, unless it is
+    /// established and of another value now.
     pub fn replace(&mut self, slot: u32, weight: u64, cost: FetchCost) {
         let weight = Magnitude::of(weight);
         let node = self.lists.node_mut(slot);
@@ -95,6 +96,12 @@ impl EvictionQueue {
         change(&mut self.weight);
         if node.list() == ON_PROBATION {
             change(&mut self.probation_weight);
+            return;
+        }
+        let (list, frequency) = (node.list(), node.frequency);
+        if self.list_by_value(slot) != list {
+            self.lists.unlink(slot);
+            self.establish(slot, frequency);
         }
     }
 
@@ -143,11 +150,16 @@ impl EvictionQueue {
 
     /// Puts an entry, which is in no list, among those with hits.
     fn establish(&mut self, slot: u32, frequency: u8) {
-        let node = self.lists.node_mut(slot);
-        node.frequency = frequency;
-        let list = value(frequency, self.median.ratio(node.cost), node.weight);
-        node.due = self.age.wrapping_add(1 << list);
+        self.lists.node_mut(slot).frequency = frequency;
+        let list = self.list_by_value(slot);
+        self.lists.node_mut(slot).due = self.age.wrapping_add(1 << list);
         self.lists.push(slot, list);
+    }
+
+    /// List that an entry with hits belongs to.
+    fn list_by_value(&self, slot: u32) -> u8 {
+        let node = self.lists.node(slot);
+        value(node.frequency, self.median.ratio(node.cost), node.weight)
     }
 
     fn unlink(&mut self, slot: u32) {

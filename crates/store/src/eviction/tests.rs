@@ -115,6 +115,21 @@ fn an_entry_that_comes_back_is_established() {
 }
 
 #[test]
+fn an_established_entry_that_grows_has_the_value_of_a_large_one() {
+    let mut store = TestStore::new(2 << 20);
+    for _ in 0..2 {
+        store.request(0, 300, PAGE);
+        (1..100).for_each(|page| {
+            store.request(page, 4096, PAGE);
+        });
+        store.request(100, 1 << 20, PAGE);
+    }
+    assert_eq!(store.evict(), Some(100), "all are established now");
+    store.queue.replace(0, 4 << 20, PAGE);
+    assert_eq!(store.evict(), Some(0));
+}
+
+#[test]
 fn entries_no_longer_used_go_in_the_end() {
     let mut store = TestStore::new(100 * 4096);
     for round in 0..10 {
