@@ -61,11 +61,11 @@ impl MedianCost {
         };
     }
 
-    /// Returns the ratio of a cost to the median, in steps of its logarithm.
+    /// Returns the ratio of a cost to the median, in steps of its logarithm: 0 if one of them is unknown.
     pub(super) fn ratio(&self, cost: FetchCost) -> i32 {
-        match cost.0 {
-            0 => 0,
-            step => Self::CAP.min(i32::from(step) - self.estimate / Self::INERTIA),
+        match (cost.0, self.estimate) {
+            (0, _) | (_, 0) => 0,
+            (step, estimate) => Self::CAP.min(i32::from(step) - estimate / Self::INERTIA),
         }
     }
 }
@@ -102,6 +102,11 @@ mod tests {
         assert_eq!(median.ratio(cost(1600)), 32);
         assert_eq!(median.ratio(cost(1_000_000)), 32);
         assert!(median.ratio(cost(1)) < -50);
+    }
+
+    #[test]
+    fn a_cost_is_that_of_the_median_until_one_is_known() {
+        assert_eq!(MedianCost::new().ratio(cost(1000)), 0);
     }
 
     #[test]

@@ -90,6 +90,10 @@ impl EvictionQueue {
     pub fn replace(&mut self, slot: u32, weight: u64, cost: FetchCost) {
         let weight = Magnitude::of(weight);
         let node = self.lists.node_mut(slot);
+        if node.cost == FetchCost::default() {
+            // The key had notes only, or a response from a tier that does not know costs.
+            self.median.observe(cost);
+        }
         node.cost = cost.or(node.cost);
         let before = std::mem::replace(&mut node.weight, weight).number();
         let change = |sum: &mut u64| *sum = *sum - before + weight.number();

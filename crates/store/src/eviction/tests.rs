@@ -89,6 +89,19 @@ fn of_entries_with_hits_the_slow_ones_stay() {
 }
 
 #[test]
+fn a_cost_that_is_known_later_counts_as_well() {
+    let mut store = TestStore::new(100 * 4096);
+    for key in 0..2000 {
+        let cost = if key % 10 == 0 { SLOW } else { PAGE };
+        store.request(key, 4096, FetchCost::default());
+        store.queue.replace(key, 4096, cost);
+        store.request(key, 4096, cost);
+    }
+    let slow = store.left((0..2000).step_by(10));
+    assert!(slow > 30, "{slow}");
+}
+
+#[test]
 fn of_entries_with_hits_the_small_ones_stay() {
     let mut store = TestStore::new(100 * 4096);
     for key in 0..2000 {
