@@ -116,14 +116,46 @@ impl EvictionQueue {
         self.weight -= self.lists.node(slot).weight.number();
     }
 
+    /// Approximate weight of the entries on probation.
+    pub const fn probation_weight(&self) -> u64 {
+        self.probation_weight
+    }
+
     /// Removes the least valuable entry and returns its slot. `look` returns the hash of an entry and its uses since it
     /// was looked at before, [`MAX_USES`] at most.
-    pub fn evict(&mut self, mut look: impl FnMut(u32) -> (u64, u8)) -> Option<u32> {
+    pub fn evict(&mut self, look: impl FnMut(u32) -> (u64, u8)) -> Option<u32> {
+        let next = |queue: &Self| {
+            let is_full = is_probation_full(queue.probation_weight, queue.weight);
+            let on_probation = queue.first_on_probation();
+            let first = on_probation.filter(|_| is_full);
+            first.or_else(|| queue.first_due()).or(on_probation)
+        };
+        self.evict_next(next, look)
+    }
+
+    /// Removes the first entry on probation that was not used, and returns its slot. Those before it are established.
+    pub fn evict_on_probation(&mut self, look: impl FnMut(u32) -> (u64, u8)) -> Option<u32> {
+        self.evict_next(Self::first_on_probation, look)
+    }
+
+    /// As [`Self::evict`], but of the established entries, as long as there are any.
+    pub fn evict_established(&mut self, look: impl FnMut(u32) -> (u64, u8)) -> Option<u32> {
+        let next = |queue: &Self| queue.first_due().or_else(|| queue.first_on_probation());
+        self.evict_next(next, look)
+    }
+
+    /// Removes the first entry that is `next` and was not used.
+    fn evict_next(
+        &mut self,
+        next: impl Fn(&Self) -> Option<u32>,
+        mut look: impl FnMut(u32) -> (u64, u8),
+    ) -> Option<u32> {
         let mut skipped = 0;
         loop {
-            let (slot, is_on_probation) = self.next_due()?;
+            let slot = next(self)?;
             let (hash, uses) = look(slot);
             let node = self.lists.node(slot);
+            let is_on_probation = node.list() == ON_PROBATION;
             if !is_on_probation {
                 self.age = node.due;
             }
@@ -141,15 +173,14 @@ impl EvictionQueue {
         }
     }
 
-    /// The entry to look at next, and whether it is on probation.
-    fn next_due(&self) -> Option<(u32, bool)> {
-        let on_probation = self.lists.first(ON_PROBATION).map(|slot| (slot, true));
-        if self.probation_weight * PROBATION >= self.weight && on_probation.is_some() {
-            return on_probation;
-        }
+    fn first_on_probation(&self) -> Option<u32> {
+        self.lists.first(ON_PROBATION)
+    }
+
+    /// First of the established entries to become due.
+    fn first_due(&self) -> Option<u32> {
         let firsts = self.lists.firsts_before(ON_PROBATION);
-        let due = firsts.min_by_key(|&slot| self.lists.node(slot).due.wrapping_sub(self.age));
-        due.map(|slot| (slot, false)).or(on_probation)
+        firsts.min_by_key(|&slot| self.lists.node(slot).due.wrapping_sub(self.age))
     }
 
     /// Puts an entry, which is in no list, among those with hits.
@@ -171,6 +202,11 @@ impl EvictionQueue {
             self.probation_weight -= self.lists.node(slot).weight.number();
         }
     }
+}
+
+/// Returns whether the entries on probation, of this weight, have their share of the weight of all.
+pub const fn is_probation_full(on_probation: u64, all: u64) -> bool {
+    on_probation * PROBATION >= all
 }
 
 /// Returns the value of an entry, as the power of two that is the number of its list.

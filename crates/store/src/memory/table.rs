@@ -9,7 +9,7 @@ use hashbrown::hash_table::Entry;
 use parking_lot::RwLock;
 
 use super::object::Object;
-use crate::eviction::EvictionQueue;
+use crate::eviction::{EvictionQueue, is_probation_full};
 use crate::stored::TablePlace;
 
 /// Objects by key. A look-up takes the lock of a shard shared, and reads a slot of its index and the object. The hash is
@@ -20,6 +20,8 @@ pub(super) struct Table {
     hasher: RandomState,
     capacity: u64,
     weight: AtomicU64,
+    /// Approximate weight of the objects on probation in all shards.
+    on_probation: AtomicU64,
     evicted: AtomicU64,
     /// Place of the shard that evicts next. All take turns, so that a heavy object does not empty the shard it belongs
     /// to.
@@ -74,6 +76,7 @@ impl Table {
             hasher: RandomState::default(),
             capacity,
             weight: AtomicU64::new(0),
+            on_probation: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
             next: AtomicU32::new(0),
         }
@@ -111,7 +114,7 @@ impl Table {
         self.make_room(weight.saturating_sub(old));
         // First, so that the sum is never less than what another thread releases.
         self.weight.fetch_add(weight, Ordering::Relaxed);
-        let replaced = self.shard(hash).write().insert(object, hash, weight);
+        let replaced = self.change(self.shard(hash), |shard| shard.insert(object, hash, weight));
         self.release(replaced);
         // That of other threads, which made room at the same time.
         self.make_room(0);
@@ -119,7 +122,7 @@ impl Table {
 
     /// Removes an object. Returns whether it existed.
     pub(super) fn remove(&self, key: &[u8], hash: KeyHash) -> bool {
-        let removed = self.shard(hash).write().remove(key, hash);
+        let removed = self.change(self.shard(hash), |shard| shard.remove(key, hash));
         let is_removed = removed.is_some();
         self.release(removed);
         is_removed
@@ -165,12 +168,33 @@ impl Table {
         // A step of the golden ratio spreads evictions as hashes spread insertions.
         let place = self.next.fetch_add(0x9E37_79B9, Ordering::Relaxed);
         let (first, count) = (self.number_of(place), self.shards.len());
-        let victim = (first..first + count).find_map(|at| self.shards[at % count].write().evict());
+        let victim_of = |evict: fn(&mut Shard) -> Option<Removed>| {
+            let mut turns = (first..first + count).map(|at| &self.shards[at % count]);
+            turns.find_map(|shard| self.change(shard, evict))
+        };
+        // The share of probation is that of all shards together: a shard with few objects on probation keeps its
+        // established ones while others have more.
+        let is_full = is_probation_full(self.on_probation.load(Ordering::Relaxed), self.weight());
+        let on_probation = is_full
+            .then(|| victim_of(Shard::evict_on_probation))
+            .flatten();
+        let victim = on_probation.or_else(|| victim_of(Shard::evict_established));
         let is_evicted = victim.is_some();
         self.release(victim);
         self.evicted
             .fetch_add(u64::from(is_evicted), Ordering::Relaxed);
         is_evicted
+    }
+
+    /// Changes a shard under its lock.
+    fn change<T>(&self, shard: &RwLock<Shard>, change: impl FnOnce(&mut Shard) -> T) -> T {
+        let mut shard = shard.write();
+        let before = shard.queue.probation_weight();
+        let result = change(&mut shard);
+        // It wraps around if there is less now. Under the lock, so that the sum is never less than nothing.
+        let grown = shard.queue.probation_weight().wrapping_sub(before);
+        self.on_probation.fetch_add(grown, Ordering::Relaxed);
+        result
     }
 
     fn release(&self, removed: Option<Removed>) {
@@ -247,14 +271,20 @@ impl Shard {
         self.vacate(slot)
     }
 
-    fn evict(&mut self) -> Option<Removed> {
+    fn evict_on_probation(&mut self) -> Option<Removed> {
         let slots = &self.slots;
-        let slot = self.queue.evict(|slot| {
-            slots[slot as usize].as_ref().map_or((0, 0), |object| {
-                let latest = object.latest();
-                (spread(latest.place().hash()), latest.recent_uses().take())
-            })
-        })?;
+        let slot = self.queue.evict_on_probation(|slot| look(slots, slot))?;
+        self.take_out(slot)
+    }
+
+    fn evict_established(&mut self) -> Option<Removed> {
+        let slots = &self.slots;
+        let slot = self.queue.evict_established(|slot| look(slots, slot))?;
+        self.take_out(slot)
+    }
+
+    /// Removes an object that has left the queue.
+    fn take_out(&mut self, slot: u32) -> Option<Removed> {
         let victim = self.vacate(slot)?;
         let hash = victim.object.latest().place().hash();
         let is_victim = |it: &Object| it.latest().place().slot() == slot;
@@ -283,6 +313,14 @@ impl Shard {
         let charge = object.latest().place().charge();
         Some(Removed { charge, object })
     }
+}
+
+/// Returns the hash of an object, and its uses since the queue looked before.
+fn look(slots: &[Option<Object>], slot: u32) -> (u64, u8) {
+    slots[slot as usize].as_ref().map_or((0, 0), |object| {
+        let latest = object.latest();
+        (spread(latest.place().hash()), latest.recent_uses().take())
+    })
 }
 
 #[inline]

@@ -1,7 +1,10 @@
+use std::time::Duration;
+
 use microcache_policy::vary::of_response;
 use microcache_policy::{Fields, Lifetime, Rules};
 
 use super::*;
+use crate::eviction::FetchCost;
 
 const KEY: &[u8] = b"a page";
 
@@ -160,4 +163,42 @@ fn a_key_without_responses_and_notes_is_removed() {
     assert!(memory.put(KEY, stored(), &request, now).is_ok());
     assert!(memory.remove(KEY));
     assert_eq!(memory.stats(), empty);
+}
+
+#[test]
+fn slow_requests_that_are_not_repeated_evict_no_page_with_hits() {
+    const PAGES: usize = 4_000;
+    let memory = Memory::new(MemoryLimits {
+        capacity: 128 << 20,
+        object: 8 << 20,
+        variants: 3,
+    });
+    let (rules, now) = (Rules::default(), Time::default());
+    let request = view(b"", &rules);
+    let put = |key: &str, length: usize, seconds: u64| {
+        let lifetime = Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]).expect("zeros are one");
+        let (fields, body) = (Fields::default(), Bytes::from(vec![b'x'; length]).into());
+        let stored = Stored::new(key.as_bytes(), 200, fields, body, lifetime, now)
+            .with_cost(FetchCost::of(Duration::from_secs(seconds)));
+        assert!(memory.put(key.as_bytes(), stored, &request, now).is_ok());
+    };
+    // Small pages and heavy ones: three quarters of the memory.
+    let page = |number: usize| format!("/page/{number}");
+    for number in 0..PAGES {
+        put(
+            &page(number),
+            if number % 8 == 0 { 170_000 } else { 3_000 },
+            1,
+        );
+        assert!(memory.get(page(number).as_bytes()).is_some());
+    }
+    assert_eq!(memory.stats().evicted, 0);
+    for number in 0..10_000 {
+        let length = [2_000, 20_000, 200, 60_000, 5_000][number % 5];
+        let length = if number % 50 == 0 { 1 << 20 } else { length };
+        put(&format!("/search?q={number}"), length, 60);
+    }
+    let gone = (0..PAGES).filter(|&number| memory.get(page(number).as_bytes()).is_none());
+    assert_eq!(gone.count(), 0);
+    assert!(memory.stats().evicted > 5_000);
 }

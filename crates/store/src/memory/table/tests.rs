@@ -45,6 +45,12 @@ fn check_sums(table: &Table) {
     let charges = objects.iter().map(|it| it.latest().place().charge());
     assert_eq!(table.weight(), charges.sum::<u64>());
     assert_eq!(table.len(), objects.len());
+    let shards = table.shards.iter();
+    let on_probation = shards.map(|shard| shard.read().queue.probation_weight());
+    assert_eq!(
+        table.on_probation.load(Ordering::Relaxed),
+        on_probation.sum::<u64>()
+    );
     for object in &objects {
         let place = object.latest().place();
         assert_eq!(place.charge(), TablePlace::rounded(object.weight()));
