@@ -75,6 +75,7 @@ fn main() {
         out.clear();
         let object = memory.get(key(number).as_bytes()).expect("it is stored");
         let hit = object.select(&request, Time::default()).expect("it is one");
+        hit.count_use();
         out.extend_from_slice(hit.fields().as_block());
         out.extend_from_slice(hit.body().expect("it is in memory"));
         black_box(&out);

@@ -346,6 +346,10 @@ impl Engine {
         };
         let verdict = match storable {
             Storable::Yes(lifetime) => {
+                if fetch.urgency.has_clients() {
+                    // The origin did not have to send the body again. What replaces it takes over its uses.
+                    stored.object().count_use();
+                }
                 let confirmed = renewed(&merged.fields, lifetime);
                 let for_one = if merged.for_one == merged.fields {
                     confirmed.clone()

@@ -102,10 +102,10 @@ impl Memory {
         &self.limits
     }
 
-    /// Returns the object of a key.
+    /// Returns the object of a key. That counts no use: [`Hit::count_use`] does, when a response is served.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<Object> {
-        self.objects.get(key)
+        self.objects.get(key, self.objects.hash(key))
     }
 
     /// Stores a response in place of the variant that the request selected before. If the key has too many
@@ -127,7 +127,7 @@ impl Memory {
         }
         let hash = self.objects.hash(key);
         let _turn = self.turn(hash);
-        let old = self.objects.peek(key, hash);
+        let old = self.objects.get(key, hash);
         let mut notes = old
             .as_ref()
             .map(|old| old.notes().clone())
@@ -183,7 +183,7 @@ impl Memory {
 
     /// Returns the body that these encodings were derived from, if it is still stored. It does not keep the response.
     pub fn body_of(&self, key: &[u8], encodings: &Arc<BodyEncodings>) -> Option<Bytes> {
-        let object = self.objects.peek(key, self.objects.hash(key))?;
+        let object = self.objects.get(key, self.objects.hash(key))?;
         let one = object.variants().find(|one| has(one, encodings))?;
         one.separate_body()
     }
@@ -377,7 +377,7 @@ impl Memory {
     fn change(&self, key: &[u8], change: impl FnOnce(&mut KeyNotes, &mut Variants) -> bool) {
         let hash = self.objects.hash(key);
         let _turn = self.turn(hash);
-        let old = self.objects.peek(key, hash);
+        let old = self.objects.get(key, hash);
         let (mut notes, mut variants) = old.as_ref().map_or_else(Default::default, |old| {
             let variants: Variants = old.variants().cloned().collect();
             (old.notes().clone(), variants)

@@ -132,6 +132,12 @@ impl Object {
         Hit::new(self, index)
     }
 
+    /// Counts a use of the key for eviction.
+    #[inline]
+    pub fn count_use(&self) {
+        self.0.recent_uses().count();
+    }
+
     /// Returns whether the file of a body has been closed, so that it is to be looked up in its tier again.
     pub fn has_lost_a_file(&self) -> bool {
         self.variants().any(Stored::has_lost_its_file)
@@ -191,6 +197,13 @@ impl Hit {
             index: Self::LATEST,
             file,
         }
+    }
+
+    /// Counts a use of the response, and of its key.
+    #[inline]
+    pub fn count_use(&self) {
+        self.object.count_use();
+        Stored::count_use(self);
     }
 
     /// File of the body, if it is not in memory.

@@ -87,18 +87,9 @@ impl Table {
         KeyHash(self.hasher.hash_one(key))
     }
 
-    /// Returns an object and counts its use.
+    /// Returns an object.
     #[inline]
-    pub(super) fn get(&self, key: &[u8]) -> Option<Object> {
-        let hash = self.hash(key);
-        let shard = self.shard(hash).read();
-        let object = shard.find(hash, key)?;
-        object.latest().recent_uses().count();
-        Some(object.clone())
-    }
-
-    /// Returns an object without counting a use.
-    pub(super) fn peek(&self, key: &[u8], hash: KeyHash) -> Option<Object> {
+    pub(super) fn get(&self, key: &[u8], hash: KeyHash) -> Option<Object> {
         self.shard(hash).read().find(hash, key).cloned()
     }
 

@@ -166,6 +166,28 @@ fn a_key_without_responses_and_notes_is_removed() {
 }
 
 #[test]
+fn look_ups_before_and_after_a_first_response_are_no_uses_of_it() {
+    let (memory, now, rules) = (memory(), Time::from_secs(1), Rules::default());
+    let names = of_response(Fields::new(b"Vary: A\r\n"), &rules.vary_ignored).names();
+    memory.learn_vary(KEY, &names, now.plus(1_000_000), now);
+    let uses = || {
+        let object = memory.get(KEY).expect("it is stored");
+        object.latest().recent_uses().take()
+    };
+    assert_eq!(uses(), 0, "notes only");
+    let hit = put(&memory, "de", now);
+    assert!(get(&memory, "de", now).is_some());
+    assert_eq!(uses(), 0, "it was looked up only");
+    hit.count_use();
+    assert_eq!((uses(), hit.uses()), (1, 1));
+    // A use of a variant is one of its key.
+    put(&memory, "en", now);
+    let de = get(&memory, "de", now).expect("it is stored");
+    de.count_use();
+    assert_eq!((uses(), de.uses()), (1, 2));
+}
+
+#[test]
 fn slow_requests_that_are_not_repeated_evict_no_page_with_hits() {
     const PAGES: usize = 4_000;
     let memory = Memory::new(MemoryLimits {
@@ -190,7 +212,9 @@ fn slow_requests_that_are_not_repeated_evict_no_page_with_hits() {
             if number % 8 == 0 { 170_000 } else { 3_000 },
             1,
         );
-        assert!(memory.get(page(number).as_bytes()).is_some());
+        let object = memory.get(page(number).as_bytes()).expect("it is stored");
+        let hit = object.select(&request, now).expect("it is one");
+        hit.count_use();
     }
     assert_eq!(memory.stats().evicted, 0);
     for number in 0..10_000 {

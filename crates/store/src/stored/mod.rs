@@ -137,7 +137,7 @@ impl Stored {
 
     /// Counts a use.
     #[inline]
-    pub fn count_use(&self) {
+    pub(crate) fn count_use(&self) {
         // A separate load and store, to avoid a locked instruction per hit.
         let uses = self.uses().saturating_add(1);
         self.head().uses.store(uses, Ordering::Relaxed);

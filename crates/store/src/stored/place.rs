@@ -48,7 +48,7 @@ impl TablePlace {
     }
 }
 
-/// Uses since the queue of the table looked last.
+/// Uses of the key since the queue of the table looked last, in the response that leads its object.
 #[derive(Debug, Default)]
 pub(crate) struct RecentUses(AtomicU8);
 
