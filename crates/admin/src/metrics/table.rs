@@ -157,7 +157,7 @@ pub(super) const METRICS: &[Metric] = &[
     gauge("microcache_upstream_active", "Requests in progress at a group.", Group(|it, to| to.value(it.active))),
     gauge("microcache_upstream_queued", "Requests waiting for a permit of a group.",
         Group(|it, to| to.value(it.queued))),
-    gauge("microcache_upstream_queued_refreshes", "Background refreshes among the queued requests of a group.",
+    gauge("microcache_upstream_queued_refreshes", "Queued background refreshes of a group that no client waits for.",
         Group(|it, to| to.value(it.queued_refreshes))),
     gauge("microcache_upstream_refresh_limit", "Background refreshes that a group may have in progress.",
         Group(|it, to| to.value(it.refresh_limit))),

@@ -58,7 +58,7 @@ pub struct GroupSnapshot {
     pub active: usize,
     /// Queued requests.
     pub queued: usize,
-    /// Background refreshes among them.
+    /// Background refreshes among them that no client waits for.
     pub queued_refreshes: usize,
     /// Limit of background refreshes in flight, which follows the speed of the application.
     pub refresh_limit: usize,

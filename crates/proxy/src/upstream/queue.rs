@@ -35,7 +35,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::lines::AddressLines;
-use self::refresh_limit::{PATIENCE, RefreshLimit};
+use self::refresh_limit::RefreshLimit;
 use self::shares::{UploadPermits, UploadSlot};
 
 /// Longer than any request is queued.
@@ -111,15 +111,9 @@ impl QueuedRefresh {
         (is_due, self.due.is_some(), demand)
     }
 
-    const fn use_of(&self) -> PlaceUse {
-        match self.due {
-            Some(_) => PlaceUse::Refresh,
-            None => PlaceUse::Other,
-        }
-    }
-
-    fn is_urgent(&self, now: Instant) -> bool {
-        self.urgent.is_some_and(|urgent| urgent <= now)
+    /// Returns true if it needs no room in the limit of refreshes.
+    fn is_exempt(&self, now: Instant) -> bool {
+        self.due.is_none() || self.urgent.is_some_and(|urgent| urgent <= now)
     }
 }
 
@@ -144,9 +138,10 @@ pub(super) struct Permit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PlaceUse {
     /// A request that clients wait for, an upload, or a fetch before any client asks: those have limits of their own.
+    /// Also a refresh whose stale copy can soon no longer be served.
     Other,
-    /// A background refresh.
-    Refresh,
+    /// A background refresh, since this time.
+    Refresh(Instant),
 }
 
 /// One of the places of uploads. Dropping it when the body is complete admits the next upload; the permit
@@ -194,12 +189,9 @@ impl RequestQueue {
 
     /// Takes a permit if a place is free. Without waiting, a request is sent even if its client has left.
     pub(super) fn try_enter(self: &Arc<Self>, urgency: &Urgency) -> Option<Permit> {
-        let use_of = match urgency {
-            Urgency::Refresh { .. } => PlaceUse::Refresh,
-            Urgency::Client | Urgency::Ahead => PlaceUse::Other,
-        };
-        let is_free = self.state.lock().take_at_once(use_of);
-        is_free.then(|| self.permit(use_of))
+        let is_refresh = matches!(urgency, Urgency::Refresh { .. });
+        let use_of = self.state.lock().take_at_once(is_refresh)?;
+        Some(self.permit(use_of))
     }
 
     /// Waits for a permit while a client wants the response, or if it is a refresh. Dropping the future
@@ -211,23 +203,18 @@ impl RequestQueue {
     ) -> Result<Permit, QueueError> {
         let is_refresh = !urgency.has_clients();
         let (clients, networks) = audience.watch();
-        let (use_of, urgent) = match urgency {
+        let urgent = match urgency {
+            // A quarter of its time is left for the refresh itself.
             Urgency::Refresh { left, .. } => {
-                let use_of = if networks.is_empty() {
-                    PlaceUse::Refresh
-                } else {
-                    PlaceUse::Other
-                };
-                // A quarter of its time is left for the refresh itself.
-                let wait = (*left / 4 * 3).min(LONGEST_WAIT);
-                (use_of, Some(Instant::now() + wait))
+                Some(Instant::now() + (*left / 4 * 3).min(LONGEST_WAIT))
             }
-            Urgency::Client | Urgency::Ahead => (PlaceUse::Other, None),
+            Urgency::Client | Urgency::Ahead => None,
         };
         let (ticket, mut receiver, time_limit) = {
             let mut state = self.state.lock();
             let bounds = state.bounds;
-            if state.take_at_once(use_of) {
+            let needs_room = urgent.is_some() && networks.is_empty();
+            if let Some(use_of) = state.take_at_once(needs_room) {
                 return Ok(self.permit(use_of));
             }
             if networks.is_empty() && !is_refresh {
@@ -240,8 +227,12 @@ impl RequestQueue {
             queue: self,
             number: ticket,
         };
+        // A refresh may be urgent already, and takes a free place only in its turn.
+        if urgent.is_some() {
+            self.release(Freed::Nothing);
+        }
         let end = Instant::now() + time_limit;
-        let mut alarm = std::pin::pin!(sleep_until(next_alarm(urgent, end)));
+        let mut alarm = std::pin::pin!(sleep_until(self.next_alarm(urgent, end)));
         loop {
             tokio::select! {
                 biased;
@@ -276,9 +267,9 @@ impl RequestQueue {
                     if alarm.deadline() == end {
                         return Err(QueueError::Full);
                     }
-                    alarm.as_mut().reset(next_alarm(urgent, end));
                     // A place may be free that the limit of refreshes has kept from it.
                     self.release(Freed::Nothing);
+                    alarm.as_mut().reset(self.next_alarm(urgent, end));
                 }
             }
         }
@@ -326,7 +317,17 @@ impl RequestQueue {
     /// The limit of background refreshes under way, and the number of those that wait.
     pub(super) fn refreshes(&self) -> (usize, usize) {
         let state = self.state.lock();
-        (state.refreshing.limit(), state.refreshes.len())
+        (state.refreshing.limit(), state.waiting_refreshes().count())
+    }
+
+    /// Returns the next time at which a waiting request has to look, no later than `end`: a refresh looks when it becomes
+    /// urgent, and when another one no longer counts.
+    fn next_alarm(&self, urgent: Option<Instant>, end: Instant) -> Instant {
+        let Some(urgent) = urgent else { return end };
+        let now = Instant::now();
+        let room = self.state.lock().refreshing.next_room(now);
+        let urgent = Some(urgent).filter(|urgent| now < *urgent);
+        [room, urgent].into_iter().flatten().fold(end, Instant::min)
     }
 
     fn permit(self: &Arc<Self>, use_of: PlaceUse) -> Permit {
@@ -381,17 +382,6 @@ impl RequestQueue {
     }
 }
 
-/// Returns the next time at which a waiting request has to look, no later than `end`: a refresh, which becomes urgent
-/// then, looks from time to time whether the others have stalled.
-fn next_alarm(urgent: Option<Instant>, end: Instant) -> Instant {
-    let now = Instant::now();
-    match urgent {
-        None => end,
-        Some(urgent) if now < urgent => urgent.min(now + PATIENCE).min(end),
-        Some(_) => (now + PATIENCE).min(end),
-    }
-}
-
 impl QueueBounds {
     /// Raises limits of zero to one, without which nothing could be sent.
     fn usable(self) -> Self {
@@ -420,23 +410,27 @@ impl QueueState {
         }
     }
 
-    /// Takes a place without waiting, if one is free for this.
-    fn take_at_once(&mut self, use_of: PlaceUse) -> bool {
-        let is_allowed = match use_of {
-            PlaceUse::Other => true,
-            PlaceUse::Refresh => self.refreshing.has_room(Instant::now()),
-        };
-        let is_free = self.taken < self.bounds.places && is_allowed;
-        if is_free {
-            self.take(use_of);
+    /// Takes a place without waiting, if one is free for this and no other refresh waits for the same room.
+    fn take_at_once(&mut self, needs_room: bool) -> Option<PlaceUse> {
+        if self.taken >= self.bounds.places {
+            return None;
         }
-        is_free
+        if !needs_room {
+            return Some(self.take(false));
+        }
+        let has_room = self.refreshes.is_empty() && self.refreshing.has_room(Instant::now());
+        has_room.then(|| self.take(true))
     }
 
-    fn take(&mut self, use_of: PlaceUse) {
+    /// Takes a place, and room in the limit of refreshes if needed.
+    fn take(&mut self, needs_room: bool) -> PlaceUse {
         self.taken += 1;
-        if use_of == PlaceUse::Refresh {
-            self.refreshing.begin(Instant::now());
+        if needs_room {
+            let now = Instant::now();
+            self.refreshing.begin(now);
+            PlaceUse::Refresh(now)
+        } else {
+            PlaceUse::Other
         }
     }
 
@@ -444,13 +438,22 @@ impl QueueState {
         if let Freed::Place(_) | Freed::Both(_) = freed {
             self.taken -= 1;
         }
-        if let Freed::Place(PlaceUse::Refresh) = freed {
-            let others_wait = !self.refreshes.is_empty();
-            self.refreshing.end(Instant::now(), others_wait);
+        if let Freed::Place(PlaceUse::Refresh(began)) = freed {
+            let others_wait = self.waiting_refreshes().next().is_some();
+            self.refreshing.end(began, Instant::now(), others_wait);
         }
         if let Freed::UploadPermit(number) | Freed::Both(number) = freed {
             self.shares.give_back(number);
         }
+    }
+
+    /// Returns the waiting refreshes that need room in their limit: no client waits for them.
+    fn waiting_refreshes(&self) -> impl Iterator<Item = &QueuedRefresh> {
+        let background = self.refreshes.iter().filter(|(ticket, refresh)| {
+            let waiting = self.waiting.get(ticket);
+            refresh.due.is_some() && waiting.is_some_and(|it| it.networks.is_empty())
+        });
+        background.map(|(_, refresh)| refresh)
     }
 
     /// Returns true if one more upload of this address may have a place.
@@ -628,16 +631,14 @@ impl QueueState {
         }
         let client = self.clients.next(|_| true);
         let upload = self.uploads.next(|network| self.has_share(network));
-        let (next, use_of) = match (client, upload) {
+        let (next, needs_room) = match (client, upload) {
             (None, None) => self.next_refresh()?,
-            (Some(client), Some(upload)) => (client.min(upload).2, PlaceUse::Other),
-            (Some((_, _, ticket)), None) | (None, Some((_, _, ticket))) => {
-                (ticket, PlaceUse::Other)
-            }
+            (Some(client), Some(upload)) => (client.min(upload).2, false),
+            (Some((_, _, ticket)), None) | (None, Some((_, _, ticket))) => (ticket, false),
         };
         let turn = self.turn();
         let sender = self.remove(next)?;
-        self.take(use_of);
+        let use_of = self.take(needs_room);
         Some(match sender {
             PermitSender::Place(sender) => {
                 if let Some((_, network, _)) = client {
@@ -653,7 +654,8 @@ impl QueueState {
         })
     }
 
-    fn next_refresh(&self) -> Option<(u64, PlaceUse)> {
+    /// Returns the refresh or fetch ahead that is next, and whether it takes room in the limit of refreshes.
+    fn next_refresh(&self) -> Option<(u64, bool)> {
         if self.refreshes.is_empty() {
             return None;
         }
@@ -661,10 +663,9 @@ impl QueueState {
         let has_room = self.refreshing.has_room(now);
         // `max_by_key` returns the last of equals, but the first in line is needed.
         let waiting = self.refreshes.iter().rev();
-        let may_go = waiting
-            .filter(|(_, it)| has_room || it.use_of() == PlaceUse::Other || it.is_urgent(now));
+        let may_go = waiting.filter(|(_, it)| has_room || it.is_exempt(now));
         let (ticket, first) = may_go.max_by_key(|(_, refresh)| refresh.rank(now))?;
-        Some((*ticket, first.use_of()))
+        Some((*ticket, !first.is_exempt(now)))
     }
 }
 

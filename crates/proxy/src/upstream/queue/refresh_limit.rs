@@ -4,7 +4,11 @@
 //! only takes longer, also the ones that clients wait for. One that waits for other servers does answer more.
 //! So the limit starts low, and is raised as long as more refreshes are then completed in a second; later it is
 //! lowered and raised by turns, and the change is undone if it made things worse.
+//!
+//! A few slow pages must not hold up the refreshes of all others, so one that takes much longer than usual no longer
+//! counts. Where all pages are slow, none of them does.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -17,29 +21,37 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const FEWEST: usize = 32;
 /// Measurements between two trials, once a trial has failed.
 const PAUSE: u32 = 4;
-/// Time after which one more refresh may begin although none has ended: a few slow pages do not hold up all others.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// Shortest time after which a refresh under way no longer counts, and how many times the mean it is at least.
+const SLOW: Duration = Duration::from_secs(5);
+const SLOW_MEANS: u32 = 4;
+/// Weight of a refresh in the mean is one in so many.
+const MEAN_OF: u32 = 8;
 
 /// The limit, and the refreshes under way.
 #[derive(Debug)]
 pub(super) struct RefreshLimit {
-    under_way: usize,
+    /// Beginnings of the refreshes under way, in order.
+    under_way: VecDeque<Instant>,
+    /// Moving mean of the time that refreshes take.
+    mean: Duration,
     limit: usize,
-    /// Beginning of the latest refresh.
-    latest: Option<Instant>,
     /// All places of the group.
     places: usize,
-    measurement: Option<Measurement>,
+    measurement: Measurement,
     stage: Stage,
     /// Direction of the next trial.
     is_next_up: bool,
 }
 
-/// Refreshes completed since a time.
-#[derive(Debug)]
+/// Refreshes completed while the limit was reached and others waited, and the time that took.
+#[derive(Debug, Default)]
 struct Measurement {
-    since: Instant,
     completed: usize,
+    took: Duration,
+    /// Beginning of the interval that is being measured, if the limit is reached.
+    since: Option<Instant>,
+    /// Others waited at that time.
+    is_wanted: bool,
 }
 
 /// Progress of the search.
@@ -52,13 +64,13 @@ enum Stage {
 }
 
 impl RefreshLimit {
-    pub(super) const fn new(places: usize) -> Self {
+    pub(super) fn new(places: usize) -> Self {
         Self {
-            under_way: 0,
+            under_way: VecDeque::new(),
+            mean: Duration::ZERO,
             limit: least(places),
-            latest: None,
             places,
-            measurement: None,
+            measurement: Measurement::default(),
             stage: Stage::Steady { left: 0 },
             is_next_up: true,
         }
@@ -68,8 +80,8 @@ impl RefreshLimit {
     pub(super) fn set_places(&mut self, places: usize) {
         if places != self.places {
             *self = Self {
-                under_way: self.under_way,
-                latest: self.latest,
+                under_way: std::mem::take(&mut self.under_way),
+                mean: self.mean,
                 ..Self::new(places)
             };
         }
@@ -82,40 +94,64 @@ impl RefreshLimit {
 
     /// Returns true if one more refresh may begin.
     pub(super) fn has_room(&self, now: Instant) -> bool {
-        let is_stalled = || {
-            let latest = self.latest;
-            latest.is_some_and(|latest| now.duration_since(latest) >= PATIENCE)
-        };
-        self.under_way < self.limit || is_stalled()
+        let most = self.limit.max(self.places / 2);
+        self.counted(now) < self.limit && self.under_way.len() < most
+    }
+
+    /// Returns the time at which the oldest refresh that counts no longer will.
+    pub(super) fn next_room(&self, now: Instant) -> Option<Instant> {
+        let slow = self.under_way.len() - self.counted(now);
+        self.under_way
+            .get(slow)
+            .map(|began| *began + self.slow_after())
+    }
+
+    /// Returns the number of refreshes under way that are not slow.
+    fn counted(&self, now: Instant) -> usize {
+        let slow_after = self.slow_after();
+        let is_slow = |began: &Instant| now.duration_since(*began) >= slow_after;
+        self.under_way.len() - self.under_way.partition_point(is_slow)
+    }
+
+    fn slow_after(&self) -> Duration {
+        SLOW.max(self.mean * SLOW_MEANS)
     }
 
     /// Notes that a refresh begins.
-    pub(super) const fn begin(&mut self, now: Instant) {
-        self.under_way += 1;
-        self.latest = Some(now);
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.under_way.push_back(now);
+        self.measure_from(now);
     }
 
     /// Notes that a refresh has ended. While no others wait, or for another reason than the limit, the rate says
     /// nothing about it.
-    pub(super) fn end(&mut self, now: Instant, others_wait: bool) {
-        let is_reached = self.under_way >= self.limit;
-        self.under_way -= 1;
-        if !(others_wait && is_reached) {
-            self.measurement = None;
-            return;
+    pub(super) fn end(&mut self, began: Instant, now: Instant, others_wait: bool) {
+        let at = self.under_way.partition_point(|other| *other < began);
+        self.under_way.remove(at);
+        let took = now.duration_since(began);
+        self.mean = (self.mean * (MEAN_OF - 1) + took) / MEAN_OF;
+        let measured = &mut self.measurement;
+        if let Some(since) = measured.since.take()
+            && (others_wait || measured.is_wanted)
+        {
+            measured.completed += 1;
+            measured.took += now.duration_since(since);
         }
-        let measured = self.measurement.get_or_insert(Measurement {
-            since: now,
-            completed: 0,
-        });
-        measured.completed += 1;
-        let took = now.duration_since(measured.since);
+        measured.is_wanted = others_wait;
         // All that began under an earlier limit have ended by then.
         let enough = FEWEST.max(3 * self.limit);
-        if measured.completed >= enough && took >= SHORTEST {
-            let rate = measured.completed as f64 / took.as_secs_f64();
-            self.measurement = None;
+        if measured.completed >= enough && measured.took >= SHORTEST {
+            let rate = measured.completed as f64 / measured.took.as_secs_f64();
+            *measured = Measurement::default();
             self.judge(rate);
+        }
+        self.measure_from(now);
+    }
+
+    /// Begins to measure an interval if the limit is reached.
+    fn measure_from(&mut self, now: Instant) {
+        if self.measurement.since.is_none() && self.counted(now) >= self.limit {
+            self.measurement.since = Some(now);
         }
     }
 
@@ -162,25 +198,35 @@ const fn least(places: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cmp::Reverse;
 
     /// Runs an application for some seconds that takes so many milliseconds for each of so many requests at once,
     /// and returns the limits at the ends of all seconds.
     fn limits(seconds: usize, time: impl Fn(usize, usize) -> u64) -> Vec<usize> {
+        run(seconds, time)
+            .into_iter()
+            .map(|(limit, _)| limit)
+            .collect()
+    }
+
+    /// The same, with the numbers of refreshes under way.
+    fn run(seconds: usize, time: impl Fn(usize, usize) -> u64) -> Vec<(usize, usize)> {
         let start = Instant::now();
         let mut limit = RefreshLimit::new(64);
-        let mut ends: Vec<u64> = Vec::new();
+        let mut under_way: Vec<(u64, Instant)> = Vec::new();
         let mut limits = Vec::new();
         while limits.len() < seconds {
-            let at = ends.iter().min().copied().unwrap_or_default();
-            if let Some(first) = ends.iter().position(|end| *end == at) {
-                ends.swap_remove(first);
-                limit.end(start + Duration::from_millis(at), true);
-            }
-            limits.resize(at as usize / 1000, limit.limit());
+            under_way.sort_unstable_by_key(|(end, _)| Reverse(*end));
+            let first = under_way.pop();
+            let at = first.map_or(0, |(end, _)| end);
             let now = start + Duration::from_millis(at);
+            if let Some((_, began)) = first {
+                limit.end(began, now, true);
+            }
+            limits.resize(at as usize / 1000, (limit.limit(), under_way.len() + 1));
             while limit.has_room(now) {
                 limit.begin(now);
-                ends.push(at + time(limits.len(), ends.len() + 1));
+                under_way.push((at + time(limits.len(), under_way.len() + 1), now));
             }
         }
         limits
@@ -225,7 +271,7 @@ mod tests {
         for second in 0..1000 {
             let now = now + Duration::from_secs(second);
             limit.begin(now);
-            limit.end(now, false);
+            limit.end(now, now, false);
         }
         assert_eq!(limit.limit(), 8);
         limit.set_places(4);
@@ -235,18 +281,48 @@ mod tests {
     }
 
     #[test]
+    fn short_bursts_raise_the_limit_too() {
+        let mut now = Instant::now();
+        let mut limit = RefreshLimit::new(8);
+        for _ in 0..20 {
+            for left in (0..10).rev() {
+                limit.begin(now);
+                let began = now;
+                now += Duration::from_millis(50);
+                limit.end(began, now, left > 0);
+            }
+            now += Duration::from_secs(1);
+        }
+        assert!(limit.limit() > 1);
+    }
+
+    #[test]
+    fn an_application_whose_pages_are_all_slow_gets_no_more_at_a_time() {
+        // Two processors, 2 s each.
+        let run = run(3600, |_, at_once| 1000 * (at_once as u64).max(2));
+        let flooded = run.iter().filter(|(limit, under_way)| under_way > limit);
+        assert!(flooded.count() < 100, "{run:?}");
+    }
+
+    #[test]
     fn slow_refreshes_do_not_hold_up_all_others() {
-        let now = Instant::now();
+        let start = Instant::now();
         let mut limit = RefreshLimit::new(64);
-        for _ in 0..8 {
-            assert!(limit.has_room(now));
-            limit.begin(now);
+        for period in 0..4 {
+            let now = start + SLOW * period;
+            for _ in 0..8 {
+                assert!(limit.has_room(now));
+                limit.begin(now);
+            }
+            assert!(!limit.has_room(now + SLOW / 2));
+            assert_eq!(limit.next_room(now + SLOW / 2), Some(now + SLOW));
         }
-        for second in 0..20 {
-            let now = now + PATIENCE * second;
-            assert!(!limit.has_room(now + PATIENCE / 2));
-            assert!(limit.has_room(now + PATIENCE));
-            limit.begin(now + PATIENCE);
-        }
+        // Half of the places.
+        let now = start + SLOW * 4;
+        assert!(!limit.has_room(now));
+        assert_eq!(limit.next_room(now), None);
+        limit.end(start, now, true);
+        let room = limit.next_room(now).expect("the youngest become slow");
+        assert!(limit.has_room(room));
     }
 }

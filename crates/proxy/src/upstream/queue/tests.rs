@@ -236,11 +236,31 @@ async fn refreshes_take_few_places_unless_clients_wait_or_their_copies_end() {
     tokio::time::advance(4 * second).await;
     assert!(poll(&mut cold).is_none());
     tokio::time::advance(5 * second).await;
-    let cold = granted(&mut cold).expect("the others have stalled");
+    let cold = granted(&mut cold).expect("a slow one does not count");
     drop((second_one, cold));
     drop((hot, ending));
     assert_eq!(queue.depth(), (0, 0));
     assert!(refreshing(refresh(&demand(0))).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_takes_room_in_its_turn_and_at_once_if_its_copy_ends() {
+    let queue = queue(8, 8, 20, LONG);
+    let slow = queue.try_enter(&refresh(&demand(1))).expect("an eighth");
+    let mut waiting = enter(&queue, refresh(&demand(9)));
+    let of_no_time = refresh_within(&demand(0), Duration::ZERO);
+    let ending = queue.enter(&of_no_time, &Arc::default()).await;
+    let ending = ending.expect("needs no room");
+    drop(ending);
+    assert!(poll(&mut waiting).is_none(), "that was no room");
+    // There is room now, which is not the newcomer's.
+    tokio::time::advance(Duration::from_secs(5)).await;
+    assert!(queue.try_enter(&refresh(&demand(1))).is_none());
+    let mut newcomer = enter(&queue, refresh(&demand(1)));
+    let first = granted(&mut waiting).expect("its turn");
+    assert!(poll(&mut newcomer).is_none());
+    drop((slow, first));
+    assert!(granted(&mut newcomer).is_some());
 }
 
 #[tokio::test(start_paused = true)]
