@@ -22,8 +22,10 @@ const FEWEST: usize = 32;
 /// Measurements between two trials, once a trial has failed.
 const PAUSE: u32 = 4;
 /// Shortest time after which a refresh under way no longer counts, and how many times the mean it is at least.
-const SLOW: Duration = Duration::from_secs(5);
+const SLOW: Duration = Duration::from_secs(1);
 const SLOW_MEANS: u32 = 4;
+/// The mean before any refresh has ended.
+const FIRST_MEAN: Duration = Duration::from_secs(1);
 /// Weight of a refresh in the mean is one in so many.
 const MEAN_OF: u32 = 8;
 
@@ -67,7 +69,7 @@ impl RefreshLimit {
     pub(super) fn new(places: usize) -> Self {
         Self {
             under_way: VecDeque::new(),
-            mean: Duration::ZERO,
+            mean: FIRST_MEAN,
             limit: least(places),
             places,
             measurement: Measurement::default(),
@@ -308,21 +310,23 @@ mod tests {
     fn slow_refreshes_do_not_hold_up_all_others() {
         let start = Instant::now();
         let mut limit = RefreshLimit::new(64);
+        let slow_after = limit.slow_after();
         for period in 0..4 {
-            let now = start + SLOW * period;
+            let now = start + slow_after * period;
             for _ in 0..8 {
                 assert!(limit.has_room(now));
                 limit.begin(now);
             }
-            assert!(!limit.has_room(now + SLOW / 2));
-            assert_eq!(limit.next_room(now + SLOW / 2), Some(now + SLOW));
+            assert!(!limit.has_room(now + slow_after / 2));
+            assert_eq!(limit.next_room(now + slow_after / 2), Some(now + slow_after));
         }
         // Half of the places.
-        let now = start + SLOW * 4;
+        let now = start + slow_after * 4;
         assert!(!limit.has_room(now));
         assert_eq!(limit.next_room(now), None);
+        // One ends, and those that began last are counted for longer now: the mean has risen.
         limit.end(start, now, true);
-        let room = limit.next_room(now).expect("the youngest become slow");
-        assert!(limit.has_room(room));
+        assert!(!limit.has_room(now));
+        assert!(limit.has_room(now + 2 * slow_after));
     }
 }

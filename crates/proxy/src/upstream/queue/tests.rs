@@ -233,9 +233,9 @@ async fn refreshes_take_few_places_unless_clients_wait_or_their_copies_end() {
     tokio::time::advance(second * 3 / 4).await;
     let ending = granted(&mut ending).expect("a quarter of its copy's time is left");
     // None of them ends, so one more may begin after a while.
-    tokio::time::advance(4 * second).await;
+    tokio::time::advance(2 * second).await;
     assert!(poll(&mut cold).is_none());
-    tokio::time::advance(5 * second).await;
+    tokio::time::advance(2 * second).await;
     let cold = granted(&mut cold).expect("a slow one does not count");
     drop((second_one, cold));
     drop((hot, ending));
