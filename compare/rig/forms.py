@@ -1,4 +1,6 @@
-"""The forms of a request for a page: as wrk asks, which says no more than it must, and as a browser does."""
+"""The forms of a request for a page: as the load generator asks by itself, which says little more than it must, and as a browser does."""
+
+from rig.command import names
 
 # What Chrome sends from one page of a site to the next, to a site that counts its visitors by two services.
 CHROME = {
@@ -16,21 +18,24 @@ CHROME = {
     "Accept-Language": "en-US,en;q=0.9,de;q=0.8",
     "Cookie": "_ga=GA1.1.1234567890.1700000000; _ga_ABCDEF1234=GS1.1.1700000000.1.1.1700000100.0.0.0; _gid=GA1.2.987654321.1700000000; "
               "_fbp=fb.1.1700000000000.123456789"}
-PLAIN = "wrk"
+PLAIN = "plain"
 FORMS = {PLAIN: {}, "chrome": CHROME}
 ASKED = {PLAIN: "", "chrome": ", as Chrome asks"}
 # The body for which hits are measured in all forms. A form is as much longer whatever the body is.
 SIZE = 1024
 
 
-def measured(sizes, forms):
-    """The sizes and forms of a measurement of hits: all sizes as wrk asks, one as a browser does."""
-    return [(size, form) for size in sizes for form in forms if form == PLAIN or size == SIZE]
+def add_option(parser):
+    """The choice of the forms of a measurement."""
+    parser.add_argument("--forms", type=names(FORMS), default=list(FORMS), metavar="FORM,…", help=f"of {', '.join(FORMS)} (default all)")
 
 
-def flags(form, is_http2=False):
-    """The options of wrk and h2load that add the fields of a form. HTTP/2 has names in lower case, and none for the connection."""
-    fields = FORMS[form]
-    if is_http2:
-        fields = {name.lower(): value for name, value in fields.items() if name != "Connection"}
-    return tuple(word for name, value in fields.items() for word in ("-H", f"{name}: {value}"))
+def measured(cases, forms, in_all=SIZE):
+    """The cases and forms of a measurement: all cases plain, one in all forms."""
+    return [(case, form) for case in cases for form in forms if form == PLAIN or case == in_all]
+
+
+def flags(form, own=(), first=None, is_http2=False):
+    """The options of wrk, h2load, ab and siege that add the fields of a form, without those that the program writes of its own. HTTP/2 has names in lower case."""
+    fields = sorted(FORMS[form].items(), key=lambda field: field[0] != first)
+    return tuple(word for name, value in fields if name not in own for word in ("-H", f"{name.lower() if is_http2 else name}: {value}"))
