@@ -6,6 +6,8 @@ backend origin {
     .port = "@ORIGIN@";
 }
 
+include "@COOKIES@";
+
 sub vcl_backend_response {
     if (beresp.http.Surrogate-Control ~ "ESI/1.0") {
         # Its built-in rules leave the lifetime of such a page to VCL.

@@ -245,7 +245,7 @@ def nginx_fastcgi(rig, stack, home, port, threads):
 
 
 def varnish(rig, _stack, home, port, threads):
-    path = configured("varnish.vcl", home, origin=rig.origin.port, grace=rig.stale_seconds)
+    path = configured("varnish.vcl", home, origin=rig.origin.port, cookies=configured("varnish-cookies.vcl", home), grace=rig.stale_seconds)
     most_threads = max(1000, rig.connections // 2)  # a thread per ready connection; one per open connection is slower
     return ["varnishd", "-F", "-n", home / "work", "-a", f"127.0.0.1:{port}", "-f", path, "-s", f"malloc,{rig.store_mebibytes}m",
             "-p", f"thread_pools={threads}", "-p", "thread_pool_min=200", "-p", f"thread_pool_max={most_threads}",
