@@ -9,6 +9,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
+from rig import forms
 from rig.errors import RigError
 
 # What siege does beyond its options. A connection per request is its default, and what the published measurements used.
@@ -25,6 +26,8 @@ failures = 1000000
 timeout = {patience}
 json_output = true
 """
+# Fields that siege writes of its own. Those of a form take their places: two by its settings, and the third by being the first of the options.
+SET_FIELDS, FIRST_FIELD = ("User-Agent", "Accept-Encoding"), "Accept"
 PATIENCE_SECONDS = 30
 USERS_PER_PROCESS = 100
 # siege drops what is under way when its time is over; what still runs so much later has deadlocked.
@@ -42,13 +45,15 @@ class Report:
     failed: int
 
 
-def siege(rig, users, pause, seconds, target, cores):
+def siege(rig, users, pause, seconds, target, cores, form=forms.PLAIN):
     """Besieges a url, or a file of urls of which each user takes any at a time. None if a siege deadlocked."""
     settings = rig.directory / "siegerc"
-    settings.write_text(SETTINGS.format(users=USERS_PER_PROCESS, patience=PATIENCE_SECONDS))
+    fields = "".join(f"{name.lower()} = {value}\n" for name, value in forms.FORMS[form].items() if name in SET_FIELDS)
+    settings.write_text(SETTINGS.format(users=USERS_PER_PROCESS, patience=PATIENCE_SECONDS) + fields)
+    flags = forms.flags(form, own=["Connection", *SET_FIELDS], first=FIRST_FIELD)
     urls = [target] if isinstance(target, str) else ["-i", "-f", target]
     shares = [min(USERS_PER_PROCESS, users - first) for first in range(0, users, USERS_PER_PROCESS)]
-    commands = [list(map(str, ["siege", "-R", settings, f"-c{share}", f"-d{pause}", f"-t{seconds}s", *urls])) for share in shares]
+    commands = [list(map(str, ["siege", "-R", settings, f"-c{share}", f"-d{pause}", f"-t{seconds}s", *flags, *urls])) for share in shares]
     children = [subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                  env={**os.environ, "HOME": str(rig.directory)},
                                  preexec_fn=lambda: os.sched_setaffinity(0, cores)) for command in commands]
