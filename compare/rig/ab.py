@@ -5,6 +5,7 @@ import re
 import subprocess
 from dataclasses import dataclass
 
+from rig import forms
 from rig.errors import RigError
 
 # ab stops at 50,000 requests unless told otherwise, whatever the time.
@@ -25,15 +26,16 @@ class Report:
     max_ms: float
 
 
-def command(connections, seconds, url):
+def command(connections, seconds, url, form=forms.PLAIN):
     # -l: a page that says how often it was rendered may change its length. -r: a broken connection is counted, not the end.
-    return ["ab", "-q", "-l", "-r", "-k", "-c", str(connections), "-t", str(seconds), "-n", str(MOST_REQUESTS), url]
+    # With -k it says of its own that the connection is kept.
+    return ["ab", "-q", "-l", "-r", "-k", "-c", str(connections), "-t", str(seconds), "-n", str(MOST_REQUESTS), *forms.flags(form, own=["Connection"]), url]
 
 
-def ab(connections, seconds, url, cores):
+def ab(connections, seconds, url, cores, form=forms.PLAIN):
     """Runs ab. None if it gave up, as it does after ten failures of a certain kind."""
     try:
-        done = subprocess.run(command(connections, seconds, url), capture_output=True, text=True, timeout=seconds + END_LIMIT_SECONDS,
+        done = subprocess.run(command(connections, seconds, url, form), capture_output=True, text=True, timeout=seconds + END_LIMIT_SECONDS,
                               preexec_fn=lambda: os.sched_setaffinity(0, cores))
     except subprocess.TimeoutExpired as error:
         raise RigError(f"ab on {url} did not end") from error
