@@ -202,15 +202,15 @@ peers: PACKAGES = /usr/sbin/debootstrap:debootstrap unshare:util-linux mount:mou
 peers: tools
 	compare/setup-peers $(ARGS)
 
-# Everything side by side, in about two hours and three quarters: make compare ARGS=--write
+# Everything side by side, in about three and a half hours: make compare ARGS=--write
 compare: compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push compare-edge compare-fleet
 
 # A look at everything in two minutes, beside building: few rounds, few peers, and simulated applications.
 compare-quick:
 	compare/hit --quick --parts hits --sizes 1024 --only microcache,floor,nginx,haproxy,varnish
-	compare/w1 --quick --sites simulated --only "no cache,microcache,nginx-naive,nginx"
-	compare/w2 --quick --simulated --parts fifty --only microcache,nginx
-	compare/w5 --quick --connections 10,1000,10000 --only microcache,floor,nginx
+	compare/w1 --quick --forms plain --sites simulated --only "no cache,microcache,nginx-naive,nginx"
+	compare/w2 --quick --forms plain --simulated --parts fifty --only microcache,nginx
+	compare/w5 --quick --forms plain --connections 10,1000,10000 --only microcache,floor,nginx
 
 # Options in ARGS: make compare-hit ARGS='--quick'
 compare-hit:
