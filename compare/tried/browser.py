@@ -1,4 +1,4 @@
-"""A browser without a screen: cookies, forms and redirects, as a user's has them."""
+"""A browser without a screen: cookies, forms and redirects, as a user's has them. Its requests have the fields of Chrome's."""
 
 import http.client
 import re
@@ -6,8 +6,12 @@ import urllib.parse
 import uuid
 from html.parser import HTMLParser
 
+from rig.forms import CHROME
+
 PATIENCE_SECONDS = 120
 MOST_REDIRECTS = 10
+# Without codings, which it would have to undo.
+FIELDS = {name: value for name, value in CHROME.items() if name not in ("Connection", "Accept-Encoding")}
 
 
 class Reply:
@@ -116,9 +120,9 @@ class Browser:
 
     def once(self, method, path, body, fields):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
-        cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items() if path.startswith(self.paths.get(name, "/")))
+        own = [f"{name}={value}" for name, value in self.cookies.items() if path.startswith(self.paths.get(name, "/"))]
         try:
-            connection.request(method, path.replace(" ", "%20"), body, {**({"Cookie": cookies} if cookies else {}), **fields})
+            connection.request(method, path.replace(" ", "%20"), body, {**FIELDS, "Cookie": "; ".join([FIELDS["Cookie"], *own]), **fields})
             response = connection.getresponse()
             reply = Reply(path, response.status, response.headers, response.read())
         finally:
