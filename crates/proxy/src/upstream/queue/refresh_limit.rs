@@ -21,9 +21,10 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const FEWEST: usize = 32;
 /// Measurements between two trials, once a trial has failed.
 const PAUSE: u32 = 4;
-/// Shortest time after which a refresh under way no longer counts, and how many times the mean it is at least.
-const SLOW: Duration = Duration::from_secs(1);
+/// A refresh under way no longer counts after so many times the mean, within these bounds.
 const SLOW_MEANS: u32 = 4;
+const LEAST_SLOW: Duration = Duration::from_secs(1);
+const MOST_SLOW: Duration = Duration::from_secs(15);
 /// The mean before any refresh has ended.
 const FIRST_MEAN: Duration = Duration::from_secs(1);
 /// Weight of a refresh in the mean is one in so many.
@@ -116,7 +117,7 @@ impl RefreshLimit {
     }
 
     fn slow_after(&self) -> Duration {
-        SLOW.max(self.mean * SLOW_MEANS)
+        (self.mean * SLOW_MEANS).clamp(LEAST_SLOW, MOST_SLOW)
     }
 
     /// Notes that a refresh begins.
@@ -318,7 +319,10 @@ mod tests {
                 limit.begin(now);
             }
             assert!(!limit.has_room(now + slow_after / 2));
-            assert_eq!(limit.next_room(now + slow_after / 2), Some(now + slow_after));
+            assert_eq!(
+                limit.next_room(now + slow_after / 2),
+                Some(now + slow_after)
+            );
         }
         // Half of the places.
         let now = start + slow_after * 4;
