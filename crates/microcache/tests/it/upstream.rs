@@ -266,6 +266,28 @@ fn hot_refreshes_come_before_cold_ones() {
 }
 
 #[test]
+fn a_slow_refresh_does_not_hold_up_the_others() {
+    let origin = Origin::start();
+    // One refresh at a time, an eighth.
+    let flags = ["--max-concurrent", "8", "--stale-while-revalidate", "1h"];
+    let proxy = Proxy::start(&origin, &flags);
+    let gate = Gate::default();
+    for target in ["/slow", "/quick"] {
+        let stale = Reply::ok(&["Cache-Control: max-age=10", "Age: 20"], "old");
+        origin.on(target).reply(stale);
+        proxy.get(target).assert_is(200, "old");
+    }
+    gated(&origin, &gate, &["/slow"]);
+    let fresh = Reply::ok(&["Cache-Control: max-age=100"], "new");
+    origin.on("/quick").reply(fresh);
+    proxy.get("/slow").assert_is(200, "old");
+    origin.wait_for("/slow", 2);
+    proxy.get("/quick").assert_is(200, "old");
+    origin.wait_for("/quick", 2);
+    gate.open();
+}
+
+#[test]
 fn a_dead_server_is_not_noticed() {
     let (dead, alive) = (Origin::start(), Origin::start());
     dead.stop();
