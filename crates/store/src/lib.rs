@@ -53,5 +53,5 @@ pub use tier::{
 pub use tier_clock::TierClock;
 pub use tiers::{
     BodySpool, ClaimGuard, FetchClaim, HeldClaim, Removal, TierEntry, TierLimits, TierReply,
-    TierReport, Tiers, WaitEnd,
+    TierReport, Tiers,
 };

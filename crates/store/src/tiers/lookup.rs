@@ -72,29 +72,17 @@ pub struct HeldClaim {
 /// Factor by which a pause is longer if the end of the claim is announced, and its maximum then.
 const ANNOUNCED: (u32, Duration) = (50, Duration::from_millis(500));
 
-/// Ends of a wait for the end of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitEnd {
-    /// The tier has announced the end of the claim, or may have missed it.
-    Announced,
-    /// The tier announces the ends of claims, and that of this one not yet.
-    Silent,
-    /// The tier announces nothing.
-    Polled,
-}
-
 impl HeldClaim {
-    /// Waits until the claim has ended, for at most the pause, or a longer one if the tier announces the end.
-    pub async fn wait(&self, pause: Duration) -> WaitEnd {
+    /// Waits until the claim has ended, for at most the pause, or a longer one if the tier announces the end. Returns
+    /// whether it has announced it, or may have missed it.
+    pub async fn wait(&self, pause: Duration) -> bool {
         let shared = self.tier.tier.shared();
         let Some(end) = shared.and_then(|shared| shared.claim_end(self.id)) else {
             sleep(pause).await;
-            return WaitEnd::Polled;
+            return false;
         };
-        match timeout((pause * ANNOUNCED.0).min(ANNOUNCED.1), end).await {
-            Ok(()) => WaitEnd::Announced,
-            Err(_) => WaitEnd::Silent,
-        }
+        let end = timeout((pause * ANNOUNCED.0).min(ANNOUNCED.1), end);
+        end.await.is_ok()
     }
 
     /// Counts a claim that its holder has neither used nor released in its time.

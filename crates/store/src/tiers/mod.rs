@@ -26,7 +26,7 @@ use crate::tier::{AnyTier, ApplicationPage, EntryId, LocalTier, SharedTier};
 use active::ActiveTier;
 pub use job_queue::MAX_QUEUED_REMOVALS;
 use job_queue::StoreJob;
-pub use lookup::{ClaimGuard, FetchClaim, HeldClaim, TierEntry, TierReply, WaitEnd};
+pub use lookup::{ClaimGuard, FetchClaim, HeldClaim, TierEntry, TierReply};
 pub use report::{LATENCIES, TierReport};
 pub use spool::BodySpool;
 
