@@ -48,7 +48,7 @@ fn main() {
         let read = |file: &String| {
             (
                 file.clone(),
-                oracle_general::read(Path::new(file)).expect("a trace"),
+                oracle_general::read(Path::new(file)).unwrap_or_else(|error| panic!("{error}")),
             )
         };
         arguments.iter().map(read).collect()

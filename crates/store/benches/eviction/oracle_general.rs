@@ -32,25 +32,50 @@ pub(crate) fn write(path: &Path, trace: &Trace) -> io::Result<()> {
     file.flush()
 }
 
-/// Reads a trace. The size of an object is that at its first request; its cost comes from its id.
+/// Reads a trace. The size of an object is that at its first request; its cost comes from its id. Requests of size zero
+/// are left out, as libCacheSim does: their objects take no space.
 pub(crate) fn read(path: &Path) -> io::Result<Trace> {
-    let mut file = BufReader::new(File::open(path)?);
+    let in_file =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let file = File::open(path).map_err(in_file)?;
+    read_records(BufReader::new(file)).map_err(in_file)
+}
+
+fn read_records(mut file: impl Read) -> io::Result<Trace> {
     let mut objects = HashMap::new();
     let mut trace = Trace {
         catalogue: Catalogue::default(),
         requests: Vec::new(),
     };
-    let mut record = [0; RECORD];
-    while file.read(&mut record[..1])? == 1 {
-        file.read_exact(&mut record[1..])?;
-        let (id, size) = id_and_size(&record);
-        let object = *objects.entry(id).or_insert_with(|| {
-            let micros = Random::new(id).micros(1.0, 2000.0);
-            trace.catalogue.add(size, micros)
-        });
-        trace.requests.push(object);
+    let (mut record, mut offset) = (Vec::with_capacity(RECORD), 0);
+    while file.by_ref().take(RECORD as u64).read_to_end(&mut record)? > 0 {
+        let Ok(whole) = <&[u8; RECORD]>::try_from(&record[..]) else {
+            return Err(damage(&format!(
+                "the record at byte {offset} ends after {} of {RECORD} bytes",
+                record.len()
+            )));
+        };
+        let (id, size) = id_and_size(whole);
+        if size > 0 {
+            let object = *objects.entry(id).or_insert_with(|| {
+                let micros = Random::new(id).micros(1.0, 2000.0);
+                trace.catalogue.add(size, micros)
+            });
+            trace.requests.push(object);
+        }
+        record.clear();
+        offset += RECORD;
+    }
+    if trace.requests.is_empty() {
+        return Err(damage("no record has a size"));
     }
     Ok(trace)
+}
+
+/// The error of a file that is not as it should be.
+fn damage(what: &str) -> io::Error {
+    let what = format!("{what}: fetch the file again, and unpack it (zstd -d) if it is compressed");
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 fn id_and_size(record: &[u8; RECORD]) -> (u64, u32) {
