@@ -15,3 +15,4 @@ mod stored_parameter;
 #[path = "../support/mod.rs"]
 mod support;
 mod unsafe_requests;
+mod uses;
