@@ -49,7 +49,7 @@ impl Cache {
     ) -> bool {
         let key = leader.key();
         let stored = stored.with_purges_known(leader.purges_known());
-        let kept = leader.finish(|| {
+        leader.finish(|| {
             if !self.may_commit(leader, &stored) {
                 return false;
             }
@@ -71,13 +71,12 @@ impl Cache {
             self.tiers.store(key, &held, claimed, self.clock.now());
             self.changes.notify(key, &held, kind);
             true
-        });
-        kept == Some(true)
+        })
     }
 
     /// Commits a response whose body a tier has stored while it arrived.
     pub(crate) fn commit_spooled(&self, leader: &Leader, stored: Stored, request: &OriginView<'_>) {
-        let kept = leader.finish(|| {
+        let is_kept = leader.finish(|| {
             let is_current = self.may_commit(leader, &stored);
             if is_current && let Some(hit) = self.put(leader.key(), stored, request) {
                 self.learn_query(leader.key(), &hit);
@@ -85,7 +84,7 @@ impl Cache {
             }
             is_current
         });
-        if kept != Some(true) {
+        if !is_kept {
             let _goes_on_by_itself = self.tiers.remove(leader.key());
         }
     }

@@ -251,13 +251,13 @@ impl Flights {
             unshared.purges += 1;
         }
         // They stay in the table: what a later fetch stores may stand in for their responses.
-        let flights = shard.keys.get(key).cloned().unwrap_or_default();
-        let mut is_fetched = false;
-        for flight in &flights {
-            is_fetched |= !mem::replace(&mut flight.state.lock().purged, true);
+        let flights = shard.keys.get(key).into_iter().flatten();
+        let is_new = |flight: &&Arc<Flight>| !mem::replace(&mut flight.state.lock().purged, true);
+        let newly_purged: FlightList = flights.filter(is_new).cloned().collect();
+        for flight in &newly_purged {
             shard.close(flight);
         }
-        remove(is_fetched);
+        remove(!newly_purged.is_empty());
     }
 
     /// Runs `act` while no purge of `key` runs, unless there was one since `purges` were counted.
@@ -510,19 +510,25 @@ impl Leader {
     }
 
     /// Ends the fetch. Runs `store` unless the key was purged meanwhile; a purge during `store`
-    /// waits for it, and then removes the entry.
-    pub fn finish<T>(&self, store: impl FnOnce() -> T) -> Option<T> {
+    /// waits for it, and then removes the entry. Returns whether `store` has stored the response.
+    pub fn finish(&self, store: impl FnOnce() -> bool) -> bool {
         let mut shard = self.flights.shard(&self.key);
         let purged = self.flight.state.lock().purged;
-        let stored = (!purged).then(store);
+        let is_stored = !purged && store();
         let others = shard.forget(&self.key, &self.flight);
+        // The response may stand in for theirs, if the origin is slow. If many were purged, each
+        // that ends must not wake all others for nothing.
+        let others = if is_stored {
+            FlightList::from(others)
+        } else {
+            FlightList::new()
+        };
         self.has_left.store(true, Ordering::Relaxed);
         drop(shard);
-        // The response may stand in for theirs, if the origin is slow.
         for other in others {
             other.audience.wake_all();
         }
-        stored
+        is_stored
     }
 
     /// Returns true if the key was purged after this fetch began.
@@ -563,21 +569,20 @@ impl FlightShard {
     }
 
     /// Removes a fetch. Returns the others of its key, of which there are seldom any.
-    fn forget(&mut self, key: &Key, flight: &Arc<Flight>) -> FlightList {
+    fn forget(&mut self, key: &Key, flight: &Arc<Flight>) -> &[Arc<Flight>] {
+        self.unlist(flight);
         let Entry::Occupied(mut entry) = self.keys.entry(Arc::clone(key)) else {
-            return FlightList::new();
+            return &[];
         };
         let all = entry.get_mut();
         if let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, flight)) {
             all.swap_remove(at);
         }
-        let others = if all.is_empty() {
-            entry.remove()
-        } else {
-            all.clone()
-        };
-        self.unlist(flight);
-        others
+        if all.is_empty() {
+            entry.remove();
+            return &[];
+        }
+        entry.into_mut()
     }
 
     fn number(&mut self) -> u64 {

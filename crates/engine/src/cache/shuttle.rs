@@ -109,7 +109,12 @@ fn a_purge_is_never_undone_by_a_fetch_that_began_before_it() {
         let stored = AtomicBool::new(true);
         let leader = lead(flights, &key());
         thread::scope(|threads| {
-            threads.spawn(|| leader.finish(|| stored.store(true, Ordering::SeqCst)));
+            threads.spawn(|| {
+                leader.finish(|| {
+                    stored.store(true, Ordering::SeqCst);
+                    true
+                })
+            });
             threads.spawn(|| flights.purge(KEY, |_| stored.store(false, Ordering::SeqCst)));
         });
         assert!(!stored.load(Ordering::SeqCst));
@@ -125,7 +130,10 @@ fn a_purge_is_never_undone_by_an_unshared_fetch() {
             threads.spawn(|| {
                 if let Some(leader) = unshared.lead() {
                     thread::yield_now();
-                    leader.finish(|| stored.store(true, Ordering::SeqCst));
+                    leader.finish(|| {
+                        stored.store(true, Ordering::SeqCst);
+                        true
+                    });
                 }
             });
             threads.spawn(|| flights.purge(KEY, |_| stored.store(false, Ordering::SeqCst)));
@@ -143,7 +151,7 @@ fn a_lone_fetch_outlives_purges_of_other_keys() {
             threads.spawn(|| flights.purge(b"another", |_| {}));
             let second = flights.begin_unshared(&key());
             let leader = unshared.lead().expect("nobody purged it");
-            assert_eq!(leader.finish(|| ()), Some(()));
+            assert!(leader.finish(|| true));
             second
         });
         assert!(second.lead().is_some());

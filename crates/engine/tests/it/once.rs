@@ -3,8 +3,9 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use microcache_engine::{
     Body, BodyError, BoxFuture, Engine, FetchPlan, ForwardedRequest, Frame, Origin, OriginError,
     OriginRequest, OriginResponse, Response, Served, Source,
 };
-use microcache_policy::{Fields, Rules, Scheme, key};
+use microcache_policy::{Fields, KeyBuf, Rules, Scheme, key};
 use microcache_store::Tiers;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -50,20 +51,24 @@ impl Scripted {
     async fn answer_late(&self, waited: u32, status: u16, fields: &str, body: Body) {
         let requested = std::mem::take(&mut *self.0.lock().unwrap());
         let [requested] = <[PendingFetch; 1]>::try_from(requested).expect("it was asked once");
-        let response = OriginResponse {
-            status,
-            fields: fields_of(fields),
-            length: match &body {
-                Body::Full(whole) => Some(whole.len() as u64),
-                _ => None,
-            },
-            body,
-            tunnel: None,
-            waited,
-        };
-        requested.send(response).expect("somebody waits");
-        settle().await;
+        send(requested, waited, status, fields, body).await;
     }
+}
+
+async fn send(requested: PendingFetch, waited: u32, status: u16, fields: &str, body: Body) {
+    let response = OriginResponse {
+        status,
+        fields: fields_of(fields),
+        length: match &body {
+            Body::Full(whole) => Some(whole.len() as u64),
+            _ => None,
+        },
+        body,
+        tunnel: None,
+        waited,
+    };
+    requested.send(response).expect("somebody waits");
+    settle().await;
 }
 
 fn engine() -> (Arc<Engine>, Arc<Scripted>) {
@@ -128,11 +133,77 @@ async fn a_copy_stored_meanwhile_stands_in_for_a_slow_origin() {
 #[tokio::test(start_paused = true)]
 async fn a_copy_stored_after_a_purge_stands_in_for_a_slow_origin() {
     check_stand_in(|engine| {
-        let (none, rules) = (Fields::default(), Rules::default());
-        let key = key::build(Scheme::Http, HOST.as_bytes(), b"/", none, false, &rules);
-        engine.cache.purge_key(&key);
+        engine.cache.purge_key(&key_of_page());
     })
     .await;
+}
+
+fn key_of_page() -> KeyBuf {
+    let (none, rules) = (Fields::default(), Rules::default());
+    key::build(Scheme::Http, HOST.as_bytes(), b"/", none, false, &rules)
+}
+
+/// A client that alternates a request for a slow page and one that purges it has many fetches of one key under way.
+#[tokio::test(start_paused = true)]
+async fn purged_fetches_that_end_wake_nobody_else() {
+    const PURGED: usize = 100;
+    let (engine, origin) = engine();
+    let count = Arc::new(Wakes::default());
+    let waker = Waker::from(Arc::clone(&count));
+    let step = |asking: &mut Asking| asking.as_mut().poll(&mut Context::from_waker(&waker));
+    let mut purged = Vec::new();
+    for _ in 0..PURGED {
+        let mut asking = ask(&engine, look(&engine, ""));
+        assert!(step(&mut asking).is_pending());
+        settle().await;
+        engine.cache.purge_key(&key_of_page());
+        purged.push(asking);
+    }
+    let mut last = [(); 3].map(|()| ask(&engine, look(&engine, "")));
+    assert!(last.iter_mut().all(|asking| step(asking).is_pending()));
+    settle().await;
+    assert_eq!(origin.count(), PURGED + 1, "the last ones share a fetch");
+    let mut requested = std::mem::take(&mut *origin.0.lock().unwrap());
+    let requested_last = requested.pop().expect("it was asked");
+    let mut purged = purged.iter_mut().zip(requested);
+
+    // Those that end before a response is stored, and those that end after it.
+    let fields = "Cache-Control: max-age=600";
+    for (asking, requested) in purged.by_ref().take(PURGED / 2) {
+        send(requested, 0, 200, fields, Body::Empty).await;
+        assert!(step(asking).is_ready());
+        assert_eq!(count.take(), 1, "itself");
+    }
+    send(requested_last, 0, 200, fields, Body::Empty).await;
+    for asking in &mut last {
+        assert!(step(asking).is_ready());
+    }
+    assert_eq!(count.take(), last.len() + PURGED / 2, "each once");
+    check_hit(&engine, Some(600), "the last one");
+    for (asking, requested) in purged {
+        assert!(step(asking).is_pending(), "the origin is not slow yet");
+        send(requested, 0, 200, fields, Body::Empty).await;
+        assert!(step(asking).is_ready());
+        assert_eq!(count.take(), 1, "itself");
+    }
+    assert_eq!(origin.count(), 0);
+}
+
+/// Counts how often requests are woken.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wakes {
+    /// The wakes since the last call.
+    fn take(&self) -> usize {
+        self.0.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// One request waits for its slow origin, `happens`, and another one stores a copy.
