@@ -137,7 +137,7 @@ impl KnownName {
         TABLE.find(name).map(Self)
     }
 
-    /// The known name with this text in lower case. For constants: fails to compile for another text.
+    /// The known name that equals this one in any ASCII case. For constants: fails to compile for another text.
     pub(crate) const fn constant(text: &str) -> Self {
         match Self::of_constant(text) {
             Some(name) => name,
@@ -145,25 +145,16 @@ impl KnownName {
         }
     }
 
-    /// As [`Self::of`], for constants in lower case.
+    /// As [`Self::of`], for constants.
     pub(crate) const fn of_constant(text: &str) -> Option<Self> {
         let mut place = 0;
         while place < TEXTS.len() {
-            if same(TEXTS[place].as_bytes(), text.as_bytes()) {
+            if TEXTS[place].eq_ignore_ascii_case(text) {
                 return Some(Self(place as u8));
             }
             place += 1;
         }
         None
-    }
-
-    /// The known name that equals this one in any ASCII case. For constants: fails to compile for another text.
-    const fn of_written(name: &[u8]) -> Self {
-        let mut place = 0;
-        while !TEXTS[place].as_bytes().eq_ignore_ascii_case(name) {
-            place += 1;
-        }
-        Self(place as u8)
     }
 
     /// The text in lower case.
@@ -209,9 +200,9 @@ pub struct LineStart {
 impl LineStart {
     /// The start of a line, such as `Via: `. For constants: fails to compile for another text.
     pub const fn of(text: &'static str) -> Self {
-        let (name, colon) = text.as_bytes().split_at(text.len() - 2);
-        assert!(matches!(colon, b": "), "a name and a colon");
-        let name = KnownName::of_written(name);
+        let (name, colon) = text.split_at(text.len() - 2);
+        assert!(matches!(colon.as_bytes(), b": "), "a name and a colon");
+        let name = KnownName::constant(name);
         Self { name, text }
     }
 
@@ -235,14 +226,6 @@ impl std::fmt::Debug for KnownName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-const fn same(one: &[u8], other: &[u8]) -> bool {
-    let mut at = 0;
-    while one.len() == other.len() && at < one.len() && one[at] == other[at] {
-        at += 1;
-    }
-    one.len() == other.len() && at == one.len()
 }
 
 /// Names that rules look for.
