@@ -483,8 +483,13 @@ mod tests {
         kept.expect("it is small")
     }
 
-    fn encodings(hit: &Hit) -> Arc<BodyEncodings> {
-        Arc::clone(hit.encoded(1, |_| true).expect("it may be").bodies())
+    fn encodings(memory: &Memory, hit: &Hit) -> Arc<BodyEncodings> {
+        Arc::clone(
+            memory
+                .encoded(hit, 1, |_| true)
+                .expect("it may be")
+                .bodies(),
+        )
     }
 
     fn attach(memory: &Memory, to: &Arc<BodyEncodings>, body: &'static str) -> bool {
@@ -496,12 +501,14 @@ mod tests {
         let (memory, [loose, strict]) = (memory(), [4, 8]);
         let hit = put(&memory, "a body");
         let without = hit.weight();
-        assert!(hit.encoded(strict, |_| false).is_none());
+        assert!(memory.encoded(&hit, strict, |_| false).is_none());
         assert_eq!(hit.weight(), without);
-        let encoded = hit.encoded(loose, |_| true).expect("it may be");
+        let encoded = memory.encoded(&hit, loose, |_| true).expect("it may be");
         encoded.bodies().put(BR, Bytes::from_static(b"small"));
-        assert!(hit.encoded(strict, |_| false).is_none());
-        let encoded = hit.encoded(loose, |_| true).expect("it may be again");
+        assert!(memory.encoded(&hit, strict, |_| false).is_none());
+        let encoded = memory
+            .encoded(&hit, loose, |_| true)
+            .expect("it may be again");
         assert_eq!(encoded.bodies().body(Coding::Brotli).unwrap(), "small");
     }
 
@@ -509,7 +516,7 @@ mod tests {
     fn encoded_forms_are_kept_with_the_response_and_counted() {
         let memory = memory();
         let hit = put(&memory, "a body");
-        let made_for = encodings(&hit);
+        let made_for = encodings(&memory, &hit);
         assert_eq!(memory.body_of(KEY, &made_for).unwrap(), "a body");
         let before = memory.stats().bytes;
         assert!(attach(&memory, &made_for, "small"));
@@ -524,18 +531,18 @@ mod tests {
     #[test]
     fn forms_of_an_evicted_response_are_dropped() {
         let memory = memory();
-        let old = encodings(&put(&memory, "a body"));
+        let old = encodings(&memory, &put(&memory, "a body"));
         assert!(memory.remove(KEY));
         assert_eq!(memory.body_of(KEY, &old), None);
         assert!(!attach(&memory, &old, "small"));
         assert_eq!(old.body(Coding::Brotli), None);
         // Not shared with its successor, even if the body is the same.
         let new = put(&memory, "a body");
-        let made_for = encodings(&new);
+        let made_for = encodings(&memory, &new);
         assert!(!attach(&memory, &old, "small"));
         assert_eq!(memory.body_of(KEY, &old), None);
         assert_eq!(made_for.body(Coding::Brotli), None);
-        let newer = encodings(&put(&memory, "another body"));
+        let newer = encodings(&memory, &put(&memory, "another body"));
         assert!(!attach(&memory, &made_for, "small"));
         assert!(attach(&memory, &newer, "small"));
     }
@@ -584,10 +591,10 @@ mod tests {
         let memory = memory();
         let mut before = put(&memory, "a body");
         let other = DictionaryCoding::Dcb;
-        encodings(&before).expect(DCZ);
+        encodings(&memory, &before).expect(DCZ);
         let mut versions = 0;
-        while encodings(&before).is_expected(DCZ) {
-            assert!(!encodings(&before).is_expected(other));
+        while encodings(&memory, &before).is_expected(DCZ) {
+            assert!(!encodings(&memory, &before).is_expected(other));
             let after = BodyEncodings::after(&before, 8, 1000);
             let encoded = ResponseEncodings::of(Arc::new(after));
             let stored = before.with_lifetime(before.lifetime());
@@ -600,7 +607,7 @@ mod tests {
     #[test]
     fn deltas_are_kept_with_the_response_and_counted() {
         let memory = memory();
-        let made_for = encodings(&put(&memory, "a body"));
+        let made_for = encodings(&memory, &put(&memory, "a body"));
         made_for.use_as_dictionary(Bytes::from_static(b"a body"));
         let base = made_for.bases().next().unwrap();
         let before = memory.stats().bytes;
@@ -629,7 +636,7 @@ mod tests {
     fn a_copy_of_the_body_as_a_dictionary_is_counted_and_a_shared_body_is_not() {
         let memory = roomy_memory();
         let more_with_dictionary = |length| {
-            let made_for = encodings(&put(&memory, vec![b'x'; length]));
+            let made_for = encodings(&memory, &put(&memory, vec![b'x'; length]));
             let before = memory.stats().bytes;
             let body = memory.body_of(KEY, &made_for).expect("it is there");
             assert!(memory.attach_dictionary(KEY, &made_for, &body));
@@ -649,7 +656,7 @@ mod tests {
         let memory = roomy_memory();
         let length = Stored::COMPACT + 1;
         let [hit, same] = [0, 1].map(|_| put(&memory, vec![b'x'; length]));
-        let encoded = hit.encoded(1, |_| true).expect("it may be");
+        let encoded = memory.encoded(&hit, 1, |_| true).expect("it may be");
         let weight = || {
             let stored = same.with_lifetime(same.lifetime());
             stored.with_encodings(encoded.clone()).weight()
@@ -663,11 +670,11 @@ mod tests {
     #[test]
     fn there_is_no_room_for_more_than_memory_can_hold_of_one_key() {
         let memory = memory();
-        let made_for = encodings(&put(&memory, "a body"));
+        let made_for = encodings(&memory, &put(&memory, "a body"));
         let large = Bytes::from(vec![b'x'; 3 << 14]);
         assert!(!memory.attach(KEY, &made_for, BR, large));
         assert!(attach(&memory, &made_for, "small"));
-        let made_for = encodings(&put(&memory, vec![b'x'; 10_000]));
+        let made_for = encodings(&memory, &put(&memory, vec![b'x'; 10_000]));
         let encoded = Bytes::from(vec![b'x'; 30_000]);
         assert!(memory.attach(KEY, &made_for, BR, encoded));
         let body = memory.body_of(KEY, &made_for).expect("it is there");

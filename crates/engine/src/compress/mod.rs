@@ -393,7 +393,8 @@ mod tests {
             let stored = Stored::new(b"a page", 200, fields, body, lifetime, now);
             let hit = cache.memory().put(b"a page", stored, &request, now);
             let hit = hit.expect("it is small");
-            let encodings = Arc::clone(hit.encoded(1, |_| true).expect("it may be").bodies());
+            let encoded = cache.memory().encoded(&hit, 1, |_| true);
+            let encodings = Arc::clone(encoded.expect("it may be").bodies());
             let job = CompressionJob {
                 encodings: Arc::downgrade(&encodings),
                 task,

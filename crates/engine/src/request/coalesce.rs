@@ -304,11 +304,17 @@ impl Engine {
         }
     }
 
+    /// Counts a use of the stale response, and returns whether the caller is to refresh it.
+    pub(crate) fn claim_refresh(&self, hit: &Hit, now: Time) -> bool {
+        let pause = self.settings.refresh_pause;
+        self.cache.memory.claim_refresh(hit, now, pause)
+    }
+
     /// The urgency of a refresh, if a stale response is stored.
     pub(crate) fn urgency_of_refresh(&self, spec: &FetchSpec) -> Option<Urgency> {
         let now = self.clock.now();
         spec.stored.as_ref().map(|hit| Urgency::Refresh {
-            demand: Arc::clone(hit.demand()),
+            demand: Arc::clone(self.cache.memory.demand(hit)),
             left: Duration::from_millis(in_use_until(&hit.lifetime()).since(now)),
         })
     }

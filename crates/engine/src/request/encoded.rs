@@ -66,7 +66,7 @@ impl Engine {
             cache_status,
             outcome,
         } = inputs;
-        let Some(encoded) = encoded_by(rules, &hit) else {
+        let Some(encoded) = self.cache.encoded_by(rules, &hit) else {
             return Reusable::stored(hit).respond(request, look.facts, now, cache_status, outcome);
         };
         let choice = self.choice(look, &hit, encoded);
@@ -257,7 +257,7 @@ impl Engine {
         let Some(hit) = self.cache.response(key, request, self.clock.now()) else {
             return;
         };
-        let Some(encoded) = encoded_by(rules, &hit) else {
+        let Some(encoded) = self.cache.encoded_by(rules, &hit) else {
             return;
         };
         let again = |task| self.queue_task(key, encoded, task, before.uses().max(1));
@@ -293,6 +293,13 @@ impl Cache {
         } else {
             None
         }
+    }
+
+    /// The encodings of a stored response, if these rules allow compression.
+    #[inline]
+    fn encoded_by<'h>(&self, rules: &Rules, hit: &'h Hit) -> Option<&'h ResponseEncodings> {
+        let may_be = |stored: &Stored| unsuited(rules, stored).is_none();
+        self.memory.encoded(hit, rules.compress.number, may_be)
     }
 }
 
@@ -372,12 +379,6 @@ pub(crate) fn named_by_origin(rules: &Rules, named: VaryNames, before: &VaryName
     } else {
         named
     }
-}
-
-/// The encodings of a stored response, if these rules allow compression.
-fn encoded_by<'h>(rules: &Rules, stored: &'h Stored) -> Option<&'h ResponseEncodings> {
-    let may_be = |stored: &Stored| unsuited(rules, stored).is_none();
-    stored.encoded(rules.compress.number, may_be)
 }
 
 /// Checks whether thorough compression of a body of `length` bytes pays, whose quick encoding has

@@ -209,7 +209,7 @@ impl Engine {
         let request = look.request;
         if look.facts.only_if_cached()
             || is_for_hits_only(request.method, request.fields, self.rules(look.route))
-            || !hit.claim_refresh(now, self.settings.refresh_pause)
+            || !self.claim_refresh(&hit, now)
         {
             return Served::Now(self.answer_on(look, hit, now, Outcome::Stale));
         }

@@ -199,7 +199,7 @@ impl Engine {
     ) -> Option<(Box<Refresh>, ForwardedRequest)> {
         let now = self.clock.now();
         let is_stale = matches!(reuse(&hit.lifetime(), &fetch.facts, now), Reuse::Stale);
-        if !is_stale || !hit.claim_refresh(now, self.settings.refresh_pause) {
+        if !is_stale || !self.claim_refresh(hit, now) {
             return None;
         }
         let refresh = Box::new(Refresh {

@@ -5,18 +5,18 @@ mod table;
 mod variant_matcher;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{Detail, DictionaryCoding, OriginView, Time};
+use microcache_policy::{Detail, DictionaryCoding, Millis, OriginView, Time};
 use parking_lot::Mutex;
 
 use crate::allocation::allocated;
-use crate::encodings::{BodyEncodings, DictionaryBase, EncodingMethod};
+use crate::encodings::{BodyEncodings, DictionaryBase, EncodingMethod, ResponseEncodings};
 use crate::key_notes::KeyNotes;
 use crate::key_update::KeyUpdate;
-use crate::stored::Stored;
+use crate::stored::{RevalidationState, Stored};
 use object::Variants;
 use table::{KeyHash, Table};
 use variant_matcher::VariantMatcher;
@@ -249,6 +249,50 @@ impl Memory {
             is_kept
         });
         is_kept
+    }
+
+    /// Returns the encodings of a response. `may_be` decides whether there may be any, once per number of the settings.
+    #[inline]
+    pub fn encoded<'h>(
+        &self,
+        hit: &'h Hit,
+        settings: u32,
+        may_be: impl FnOnce(&Stored) -> bool,
+    ) -> Option<&'h ResponseEncodings> {
+        let known_or_new = || {
+            let known = hit.known_encoded();
+            known.unwrap_or_else(|| self.create_part(hit, Stored::encoded))
+        };
+        hit.may_be_encoded(settings, may_be).then(known_or_new)
+    }
+
+    /// Counts a use of the stale response, and returns whether the caller is to revalidate it. No other
+    /// caller is selected for `pause` milliseconds.
+    pub fn claim_refresh(&self, hit: &Hit, now: Time, pause: Millis) -> bool {
+        self.revalidation(hit).claim(now, pause)
+    }
+
+    /// Number of uses since the response became stale.
+    pub fn demand<'h>(&self, hit: &'h Hit) -> &'h Arc<AtomicU32> {
+        &self.revalidation(hit).demand
+    }
+
+    fn revalidation<'h>(&self, hit: &'h Hit) -> &'h RevalidationState {
+        let known = hit.known_revalidation();
+        known.unwrap_or_else(|| self.create_part(hit, Stored::revalidation))
+    }
+
+    /// Creates a part that a response has not had since it was stored, and charges the object of the key for it, if
+    /// there is one. It may be another object by now, which is charged for its own parts.
+    #[cold]
+    fn create_part<'h, T>(&self, hit: &'h Hit, create: impl FnOnce(&'h Stored) -> &'h T) -> &'h T {
+        let part = create(hit);
+        let hash = self.objects.hash(hit.key());
+        let _turn = self.turn(hash);
+        if let Some(object) = self.objects.get(hit.key(), hash) {
+            self.objects.insert(object.clone(), hash, Some(object));
+        }
+        part
     }
 
     /// Creates a hit for a response that is not stored.

@@ -1,3 +1,4 @@
+use std::thread;
 use std::time::Duration;
 
 use microcache_policy::vary::of_response;
@@ -5,6 +6,7 @@ use microcache_policy::{Fields, Lifetime, Rules};
 
 use super::*;
 use crate::eviction::FetchCost;
+use crate::stored::TablePlace;
 
 const KEY: &[u8] = b"a page";
 
@@ -126,6 +128,96 @@ fn a_response_is_found_as_it_was_until_it_is_revised() {
     assert_eq!((revised, state(&found())), (0, (false, 7)));
     memory.revise(KEY, |_| Revision::Keep, |one| one.set_purges_checked(8));
     assert_eq!(state(&found()), (false, 8));
+}
+
+/// Compares what is charged with the weights of all objects.
+fn check_charges(memory: &Memory) {
+    let charges: Vec<_> = memory
+        .entries()
+        .map(|object| (object.latest().place().charge(), object.weight()))
+        .collect();
+    for (charge, weight) in &charges {
+        assert_eq!(*charge, TablePlace::rounded(*weight));
+    }
+    let sum: u64 = charges.iter().map(|(charge, _)| charge).sum();
+    assert_eq!(memory.stats().bytes, sum);
+}
+
+#[test]
+fn parts_that_a_response_gets_late_are_charged_when_they_are_created() {
+    let (memory, now) = (memory(), Time::from_secs(1));
+    put(&memory, "de", now);
+    let charged = |part: &dyn Fn(&Hit)| {
+        let (before, hit) = (memory.stats().bytes, get(&memory, "de", now));
+        part(&hit.expect("it is stored"));
+        memory.stats().bytes - before
+    };
+    let revalidation = |hit: &Hit| drop(Arc::clone(memory.demand(hit)));
+    let encodings = |hit: &Hit| assert!(memory.encoded(hit, 1, |_| true).is_some());
+    assert!(charged(&revalidation) > 200 && charged(&encodings) > 200);
+    assert_eq!((charged(&revalidation), charged(&encodings)), (0, 0));
+    check_charges(&memory);
+    // Also those of a variant that does not lead the others.
+    put(&memory, "de", now);
+    put(&memory, "en", now);
+    assert!(charged(&encodings) > 200 && charged(&revalidation) > 0);
+    check_charges(&memory);
+    assert!(memory.remove(KEY));
+    assert_eq!(memory.stats().bytes, 0);
+}
+
+#[test]
+fn late_parts_of_a_response_that_is_no_longer_stored_are_not_charged() {
+    let (memory, now) = (memory(), Time::from_secs(1));
+    let replaced = put(&memory, "de", now);
+    let removed = put(&memory, "de", now);
+    let before = memory.stats().bytes;
+    assert!(memory.encoded(&replaced, 1, |_| true).is_some());
+    assert!(memory.claim_refresh(&replaced, now, 1000));
+    assert_eq!(memory.stats().bytes, before);
+    assert!(memory.remove(KEY));
+    assert!(memory.encoded(&removed, 1, |_| true).is_some());
+    assert!(memory.claim_refresh(&removed, now, 1000));
+    assert_eq!((memory.stats().bytes, memory.stats().keys), (0, 0));
+}
+
+#[test]
+fn late_parts_are_charged_whatever_other_threads_change() {
+    let (memory, now) = (memory(), Time::from_secs(1));
+    let change = |random: u64| {
+        let language = ["de", "en", "fr", "it"][(random >> 20) as usize % 4];
+        let hit = get(&memory, language, now);
+        match ((random >> 40) % 16, hit) {
+            (0, _) => {
+                memory.remove(KEY);
+            }
+            (1, _) => {
+                memory.revise(KEY, |_| Revision::Expire(now), |_| ());
+            }
+            (2..4, _) | (_, None) => drop(put(&memory, language, now)),
+            (4..10, Some(hit)) => drop(memory.encoded(&hit, 1, |_| true).cloned()),
+            (_, Some(hit)) => drop(Arc::clone(memory.demand(&hit))),
+        }
+    };
+    for round in 0..100 {
+        thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let change = &change;
+                scope.spawn(move || {
+                    let mut random = 4 * round + thread + 1;
+                    for _ in 0..100 {
+                        random = random
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1_442_695_040_888_963_407);
+                        change(random);
+                    }
+                });
+            }
+        });
+        check_charges(&memory);
+    }
+    memory.remove(KEY);
+    assert_eq!(memory.stats().bytes, 0);
 }
 
 #[test]

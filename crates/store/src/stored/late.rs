@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use microcache_policy::{Millis, Time};
 
+use crate::allocation::allocated;
 use crate::encodings::LazyEncodings;
 
 /// Parts of a stored response that are made on demand.
@@ -16,9 +17,10 @@ pub(super) struct LateParts {
 
 /// State of the revalidation of a response, not part of its value.
 #[derive(Debug, Default)]
-pub(super) struct RevalidationState {
+pub(crate) struct RevalidationState {
     not_before: AtomicU64,
-    pub(super) demand: Arc<AtomicU32>,
+    /// Number of uses since the response became stale.
+    pub(crate) demand: Arc<AtomicU32>,
 }
 
 impl LateParts {
@@ -29,15 +31,33 @@ impl LateParts {
         }
     }
 
+    /// State of the revalidation, if already created.
+    pub(super) fn known_revalidation(&self) -> Option<&RevalidationState> {
+        self.revalidation.get().map(Arc::as_ref)
+    }
+
+    /// State of the revalidation, created on the first call.
     pub(super) fn revalidation(&self) -> &RevalidationState {
         self.revalidation.get_or_init(Arc::default)
+    }
+
+    /// Memory used, in bytes, by the parts of a response with a head of `head` bytes and this body.
+    pub(super) fn heap_size(&self, head: usize, body: Option<&[u8]>) -> usize {
+        let revalidation = self.known_revalidation();
+        allocated(size_of::<Self>())
+            + self.encodings.heap_size(head, body)
+            + revalidation.map_or(0, |_| RevalidationState::HEAP_SIZE)
     }
 }
 
 impl RevalidationState {
+    /// Memory used, in bytes, with the counts of references.
+    const HEAP_SIZE: usize = allocated(size_of::<Self>() + 2 * size_of::<usize>())
+        + allocated(size_of::<AtomicU32>() + 2 * size_of::<usize>());
+
     /// Counts a use of the stale response, and returns whether the caller is to revalidate it. No other
     /// caller is selected for `pause` milliseconds.
-    pub(super) fn claim(&self, now: Time, pause: Millis) -> bool {
+    pub(crate) fn claim(&self, now: Time, pause: Millis) -> bool {
         self.demand.fetch_add(1, Ordering::Relaxed);
         let not_before = self.not_before.load(Ordering::Relaxed);
         now.as_millis() >= not_before

@@ -6,12 +6,12 @@ mod late;
 mod place;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use microcache_policy::edge::PagePieces;
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{Fields, Lifetime, Millis, Rules, Time, stated_lifetime};
+use microcache_policy::{Fields, Lifetime, Rules, Time, stated_lifetime};
 
 use crate::allocation::allocated;
 use crate::content::{Content, FileBody};
@@ -23,7 +23,7 @@ use crate::log_position::{LOG_COPIES, LogPositions};
 use crate::tags::TagNumbers;
 pub use block::Stored;
 use block::{RareParts, VarySelection};
-use late::LateParts;
+pub(crate) use late::RevalidationState;
 pub(crate) use place::{RecentUses, TablePlace};
 
 impl Stored {
@@ -233,15 +233,15 @@ impl Stored {
         }
     }
 
-    /// Returns the encodings. `may_be` decides whether there may be any, once per number of the settings.
-    pub fn encoded(
-        &self,
-        settings: u32,
-        may_be: impl FnOnce(&Self) -> bool,
-    ) -> Option<&ResponseEncodings> {
+    /// Decides whether it may have encodings, once per number of the settings.
+    pub(crate) fn may_be_encoded(&self, settings: u32, may_be: impl FnOnce(&Self) -> bool) -> bool {
         let decision = &self.head().may_be_encoded;
-        let may_be = decision.may_be(settings, || may_be(self));
-        may_be.then(|| self.late().encodings.get())
+        decision.may_be(settings, || may_be(self))
+    }
+
+    /// Returns the encodings, created on the first call.
+    pub(crate) fn encoded(&self) -> &ResponseEncodings {
+        self.late().encodings.get()
     }
 
     /// Returns the encodings, if already created.
@@ -267,15 +267,14 @@ impl Stored {
         used.fetch_max(other.last_use(), Ordering::Relaxed);
     }
 
-    /// Counts a use of the stale response, and returns whether the caller is to revalidate it. No other
-    /// caller is selected for `pause` milliseconds.
-    pub fn claim_refresh(&self, now: Time, pause: Millis) -> bool {
-        self.late().revalidation().claim(now, pause)
+    /// State of its revalidation, created on the first call.
+    pub(crate) fn revalidation(&self) -> &RevalidationState {
+        self.late().revalidation()
     }
 
-    /// Number of uses since the response became stale.
-    pub fn demand(&self) -> &Arc<AtomicU32> {
-        &self.late().revalidation().demand
+    /// State of its revalidation, if already created.
+    pub(crate) fn known_revalidation(&self) -> Option<&RevalidationState> {
+        self.head().late.get()?.known_revalidation()
     }
 
     /// Memory used, in bytes, without notes and other variants of the key.
@@ -283,9 +282,7 @@ impl Stored {
         let head = self.head();
         let rare = head.rare.as_deref().map_or(0, RareParts::heap_size);
         let late = head.late.get().map_or(0, |late| {
-            let encodings = &late.encodings;
-            allocated(size_of::<LateParts>())
-                + encodings.heap_size(head.fields_len as usize, self.body())
+            late.heap_size(head.fields_len as usize, self.body())
         });
         allocated(Self::HEAD + self.0.slice.len()) + rare + late
     }

@@ -26,10 +26,11 @@ fn stored(body: &[u8]) -> Stored {
 fn one_claim_per_pause() {
     let one = stored(b"");
     let now = Time::from_secs(100);
-    assert!(one.claim_refresh(now, 1000));
-    assert!(!one.claim_refresh(now.plus(999), 1000));
-    assert!(one.claim_refresh(now.plus(1000), 1000));
-    assert_eq!(one.demand().load(Ordering::Relaxed), 3);
+    let state = one.revalidation();
+    assert!(state.claim(now, 1000));
+    assert!(!state.claim(now.plus(999), 1000));
+    assert!(state.claim(now.plus(1000), 1000));
+    assert_eq!(state.demand.load(Ordering::Relaxed), 3);
 }
 
 #[test]
@@ -97,14 +98,16 @@ fn copies_have_the_encodings_and_the_counters_but_no_state_of_a_revalidation() {
     one.count_use();
     one.set_purges_checked(9);
     one.record_use(Time::from_secs(1));
-    assert!(one.claim_refresh(Time::from_secs(1), 1000));
-    let encoded = one.encoded(1, |_| true).expect("it may be");
+    let state = one.revalidation();
+    assert!(state.claim(Time::from_secs(1), 1000));
+    let encoded = one.encoded();
     let copy = one.with_lifetime(lifetime());
     assert_eq!((copy.uses(), copy.purges_checked()), (1, 9));
     assert_eq!(copy.last_use(), one.last_use());
     let known = copy.known_encoded().expect("it has the same");
     assert!(Arc::ptr_eq(known.bodies(), encoded.bodies()));
-    assert_eq!(copy.demand().load(Ordering::Relaxed), 0);
+    let state = copy.revalidation();
+    assert_eq!(state.demand.load(Ordering::Relaxed), 0);
     assert_eq!(copy.purges_known(), [0; LOG_COPIES]);
     assert_eq!(copy.body(), one.body());
 }
