@@ -18,15 +18,25 @@ impl Ghosts {
 
     /// Grows to at least a fingerprint for each of `entries` entries.
     pub(super) fn grow(&mut self, entries: usize) {
-        while self.sets.len() * WAYS < entries {
-            let size = (self.sets.len() * 2).max(1);
-            let before = std::mem::replace(&mut self.sets, vec![[0; WAYS]; size]);
-            for fingerprint in before.iter().flat_map(|set| set.iter().rev()) {
-                if *fingerprint != 0 {
-                    self.put(*fingerprint);
-                }
+        if self.sets.len() * WAYS < entries {
+            self.resize(entries);
+        }
+    }
+
+    /// Changes to as few sets as have a fingerprint for each of `entries` entries.
+    pub(super) fn resize(&mut self, entries: usize) {
+        let size = entries.div_ceil(WAYS).next_power_of_two();
+        let before = std::mem::replace(&mut self.sets, vec![[0; WAYS]; size]);
+        for fingerprint in before.iter().flat_map(|set| set.iter().rev()) {
+            if *fingerprint != 0 {
+                self.put(*fingerprint);
             }
         }
+    }
+
+    /// Memory used, in bytes.
+    pub(super) const fn heap_size(&self) -> usize {
+        size_of::<[u32; WAYS]>() * self.sets.capacity()
     }
 
     /// Remembers an evicted entry.
@@ -95,6 +105,17 @@ mod tests {
         ghosts.grow(1);
         (0..8).for_each(|number| ghosts.remember(hash(number)));
         ghosts.grow(5000);
+        assert!((0..8).all(|number| ghosts.take(hash(number))));
+    }
+
+    #[test]
+    fn fewer_fingerprints_are_as_many_as_entries() {
+        let mut ghosts = Ghosts::new();
+        ghosts.grow(100_000);
+        let large = ghosts.heap_size();
+        (0..8).for_each(|number| ghosts.remember(hash(number)));
+        ghosts.resize(1_000);
+        assert!(ghosts.heap_size() <= large / 64 && ghosts.heap_size() >= 4_000);
         assert!((0..8).all(|number| ghosts.take(hash(number))));
     }
 

@@ -59,6 +59,18 @@ impl Lists {
         }
     }
 
+    /// Drops the nodes of all slots but the first `count`.
+    pub(super) fn truncate(&mut self, count: usize) {
+        self.nodes.truncate(count.div_ceil(NODES_AT_ONCE));
+        self.nodes.shrink_to_fit();
+    }
+
+    /// Memory used, in bytes.
+    pub(super) const fn heap_size(&self) -> usize {
+        self.nodes.len() * NODES_AT_ONCE * size_of::<Node>()
+            + self.nodes.capacity() * size_of::<Vec<Node>>()
+    }
+
     pub(super) fn node(&self, slot: u32) -> &Node {
         &self.nodes[slot as usize / NODES_AT_ONCE][slot as usize % NODES_AT_ONCE]
     }
@@ -101,14 +113,27 @@ impl Lists {
             ..
         } = self.node(slot);
         self.link(previous, list, next);
-        match next {
-            NONE => self.ends[usize::from(list)].last = previous,
-            next => self.node_mut(next).previous = previous,
-        }
+        self.link_back(next, list, previous);
         if self.first(list).is_none() {
             self.occupied &= !(1 << list);
         }
         list
+    }
+
+    /// Moves an entry to a slot that is not in use. It keeps its place in its list.
+    pub(super) fn relocate(&mut self, from: u32, to: u32) {
+        let node = *self.node(from);
+        *self.node_mut(to) = node;
+        self.link(node.previous, node.list, to);
+        self.link_back(node.next, node.list, to);
+    }
+
+    /// Makes `previous` precede `next`, or be the last one of the list.
+    fn link_back(&mut self, next: u32, list: u8, previous: u32) {
+        match next {
+            NONE => self.ends[usize::from(list)].last = previous,
+            next => self.node_mut(next).previous = previous,
+        }
     }
 
     /// Makes `next` follow `previous`, or be the first one of the list.

@@ -116,6 +116,22 @@ impl EvictionQueue {
         self.weight -= self.lists.node(slot).weight.number();
     }
 
+    /// Moves an entry to a slot that is not in use.
+    pub fn relocate(&mut self, from: u32, to: u32) {
+        self.lists.relocate(from, to);
+    }
+
+    /// Frees the memory of slots that are not in use, after all entries have moved to the first slots.
+    pub fn shrink(&mut self) {
+        self.lists.truncate(self.entries);
+        self.ghosts.resize(self.entries);
+    }
+
+    /// Memory used, in bytes.
+    pub const fn heap_size(&self) -> usize {
+        self.lists.heap_size() + self.ghosts.heap_size()
+    }
+
     /// Approximate weight of the entries on probation.
     pub const fn probation_weight(&self) -> u64 {
         self.probation_weight

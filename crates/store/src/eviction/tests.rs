@@ -168,6 +168,31 @@ fn when_all_are_used_one_leaves_all_the_same() {
 }
 
 #[test]
+fn entries_that_move_to_other_slots_keep_their_turns() {
+    let filled = || {
+        let mut queue = EvictionQueue::new();
+        (0..5_000).for_each(|slot| queue.insert(slot, hash(slot), 100 << (slot % 9), PAGE));
+        (0..4_000).for_each(|slot| queue.remove(slot));
+        // Most of those that are looked at were used, and are established.
+        let mut look = |slot: u32| (hash(slot), u8::from(!slot.is_multiple_of(10)));
+        let gone: Vec<_> = (0..50).map(|_| queue.evict(&mut look)).collect();
+        let left = (4_000..5_000).filter(move |slot| !gone.contains(&Some(*slot)));
+        (queue, left)
+    };
+    let ((mut queue, left), (mut moved, _)) = (filled(), filled());
+    let places: HashMap<u32, u32> = left.zip(0..).collect();
+    for (&from, &to) in &places {
+        moved.relocate(from, to);
+    }
+    moved.shrink();
+    assert!(moved.heap_size() < queue.heap_size() / 3);
+    while let Some(slot) = queue.evict(|slot| (hash(slot), 0)) {
+        assert_eq!(moved.evict(|slot| (hash(slot), 0)), Some(places[&slot]));
+    }
+    assert_eq!(moved.entries, 0);
+}
+
+#[test]
 fn values_grow_with_uses_and_cost_and_fall_with_weight() {
     let of = |frequency, ratio, weight| value(frequency, ratio, Magnitude::of(weight));
     let page = of(1, 0, 20_000);

@@ -24,9 +24,9 @@ pub(super) type Variants = SmallVec<[Stored; 1]>;
 pub struct Object(Stored);
 
 impl Object {
-    /// Memory per key in addition to the responses: a slot in the index and one in the queue.
-    /// `tests/it/memory.rs` compares the sum with the memory of the process.
-    const OVERHEAD: usize = 48;
+    /// Memory per key in addition to the responses: a slot in the index and one in the queue, as far as they are in
+    /// use. `tests/it/memory.rs` compares the sum with the memory of the process.
+    pub(super) const OVERHEAD: usize = 48;
 
     pub(super) fn new(key: &[u8], notes: KeyNotes, mut variants: Variants) -> Self {
         let latest = match variants.pop() {

@@ -19,6 +19,7 @@ pub(super) struct Table {
     shards: Box<[RwLock<Shard>]>,
     hasher: RandomState,
     capacity: u64,
+    /// What all objects are charged, and the spare memory of the shards.
     weight: AtomicU64,
     /// Approximate weight of the objects on probation in all shards.
     on_probation: AtomicU64,
@@ -119,16 +120,18 @@ impl Table {
         is_removed
     }
 
-    /// Iterates over all objects. Those inserted or removed meanwhile may be missing; those replaced are not.
+    /// Iterates over all objects. Those inserted or removed meanwhile may be missing; those replaced are not. When a
+    /// shard shrinks meanwhile, some may come twice.
     pub(super) fn iter(&self) -> impl Iterator<Item = Object> {
         self.shards.iter().flat_map(|shard| {
-            let batch = |start: usize| {
+            // From the last slot to the first: objects move to lower slots only, so none is missed.
+            let mut end = usize::MAX;
+            let batches = std::iter::from_fn(move || {
                 let shard = shard.read();
-                let slots = shard.slots.get(start..).unwrap_or_default();
-                let batch = &slots[..slots.len().min(Self::BATCH)];
-                (!batch.is_empty()).then(|| batch.to_vec())
-            };
-            let batches = (0..).step_by(Self::BATCH).map_while(batch);
+                let left = &shard.slots[..end.min(shard.slots.len())];
+                end = left.len().saturating_sub(Self::BATCH);
+                (!left.is_empty()).then(|| left[end..].to_vec())
+            });
             batches.flatten().flatten()
         })
     }
@@ -139,7 +142,7 @@ impl Table {
         shards.map(|shard| shard.read().index.len()).sum()
     }
 
-    /// Sum of all weights.
+    /// Sum of all weights, and of the spare memory of the shards.
     pub(super) fn weight(&self) -> u64 {
         self.weight.load(Ordering::Relaxed)
     }
@@ -180,11 +183,16 @@ impl Table {
     /// Changes a shard under its lock.
     fn change<T>(&self, shard: &RwLock<Shard>, change: impl FnOnce(&mut Shard) -> T) -> T {
         let mut shard = shard.write();
-        let before = shard.queue.probation_weight();
+        let (on_probation, spare) = (shard.queue.probation_weight(), shard.spare());
         let result = change(&mut shard);
+        shard.shrink();
         // It wraps around if there is less now. Under the lock, so that the sum is never less than nothing.
-        let grown = shard.queue.probation_weight().wrapping_sub(before);
+        let grown = shard.queue.probation_weight().wrapping_sub(on_probation);
         self.on_probation.fetch_add(grown, Ordering::Relaxed);
+        let grown = shard.spare().wrapping_sub(spare);
+        if grown != 0 {
+            self.weight.fetch_add(grown, Ordering::Relaxed);
+        }
         result
     }
 
@@ -209,6 +217,10 @@ impl Table {
 }
 
 impl Shard {
+    /// Memory of index, slots and queue that is not charged, in bytes: that of few objects, less than a hundredth of
+    /// the capacity of a shard.
+    const UNCHARGED: usize = 32 << 10;
+
     fn new() -> Self {
         Self {
             index: HashTable::new(),
@@ -296,6 +308,44 @@ impl Shard {
         } else {
             self.slots[at] = Some(object);
         }
+    }
+
+    /// Memory of index, slots and queue, in bytes.
+    fn heap_size(&self) -> usize {
+        self.index.allocation_size()
+            + self.slots.capacity() * size_of::<Option<Object>>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.queue.heap_size()
+    }
+
+    /// The part of it that the objects are not charged for, in bytes: it is left from more objects than there are now.
+    fn spare(&self) -> u64 {
+        let charged = self.index.len() * Object::OVERHEAD + Self::UNCHARGED;
+        self.heap_size().saturating_sub(charged) as u64
+    }
+
+    /// Frees the spare memory if it is more than twice of what the objects need. They move to the first slots.
+    fn shrink(&mut self) {
+        let count = self.index.len();
+        if self.spare() <= 2 * (count * Object::OVERHEAD) as u64 {
+            return;
+        }
+        let (first, rest) = self.slots.split_at_mut(count);
+        let vacant = (0..).zip(first).filter(|(_, object)| object.is_none());
+        let moving = (count as u32..)
+            .zip(rest)
+            .filter_map(|(slot, object)| Some((slot, object.take()?)));
+        for ((to, vacant), (from, object)) in vacant.zip(moving) {
+            object.latest().place().move_to(to);
+            self.queue.relocate(from, to);
+            *vacant = Some(object);
+        }
+        self.slots.truncate(count);
+        self.slots.shrink_to_fit();
+        self.free = Vec::new();
+        self.queue.shrink();
+        let spread_hash = |it: &Object| spread(it.latest().place().hash());
+        self.index.shrink_to_fit(spread_hash);
     }
 
     fn vacate(&mut self, slot: u32) -> Option<Removed> {

@@ -41,6 +41,11 @@ impl TablePlace {
         self.charge.store(units, Ordering::Relaxed);
     }
 
+    /// Changes the number in the queue.
+    pub(crate) fn move_to(&self, slot: u32) {
+        self.slot.store(slot, Ordering::Relaxed);
+    }
+
     /// Rounds a weight up to one that can be charged.
     pub(crate) fn rounded(weight: u64) -> u64 {
         let units = weight.div_ceil(Self::UNIT).min(u32::MAX.into());

@@ -46,10 +46,11 @@ fn status(table: &Table, number: u16) -> Option<u16> {
 fn check_sums(table: &Table) {
     let objects: Vec<Object> = table.iter().collect();
     let charges = objects.iter().map(|it| it.latest().place().charge());
-    assert_eq!(table.weight(), charges.sum::<u64>());
+    let shards = || table.shards.iter().map(RwLock::read);
+    let spare = shards().map(|shard| shard.spare());
+    assert_eq!(table.weight(), charges.sum::<u64>() + spare.sum::<u64>());
     assert_eq!(table.len(), objects.len());
-    let shards = table.shards.iter();
-    let on_probation = shards.map(|shard| shard.read().queue.probation_weight());
+    let on_probation = shards().map(|shard| shard.queue.probation_weight());
     assert_eq!(
         table.on_probation.load(Ordering::Relaxed),
         on_probation.sum::<u64>()
@@ -178,6 +179,86 @@ fn an_iteration_finds_what_stays_whatever_else_changes() {
     for number in (1..2_000).step_by(2) {
         assert_eq!(seen.iter().filter(|it| **it == key(number)).count(), 1);
     }
+}
+
+/// Memory of the objects and of all that the shards have for them, in bytes, as far as it is to be charged.
+fn memory_of(table: &Table) -> u64 {
+    let blocks = table.iter().map(|it| it.weight() - Object::OVERHEAD as u64);
+    let shards = table.shards.iter();
+    let shards = shards.map(|shard| shard.read().heap_size().saturating_sub(Shard::UNCHARGED));
+    blocks.sum::<u64>() + shards.sum::<usize>() as u64
+}
+
+#[test]
+fn a_table_of_few_large_objects_is_charged_for_what_is_left_of_many_small_ones() {
+    let capacity = 8 << 20;
+    let table = Table::new(capacity);
+    for number in 0..40_000 {
+        insert(&table, object(number, 200, 10));
+    }
+    let many = table.len();
+    for number in 0..8_000 {
+        insert(&table, object(40_000 + number, 200, usize::from(number)));
+        if number % 500 == 0 {
+            assert!(memory_of(&table) <= table.weight() && table.weight() <= capacity);
+            check_sums(&table);
+        }
+    }
+    assert!(table.len() < many / 8, "{} of {many}", table.len());
+    assert!(table.weight() > capacity / 10 * 9);
+}
+
+#[test]
+fn a_table_shrinks_with_the_number_of_its_objects() {
+    const COUNT: u16 = 20_000;
+    let table = Table::new(64 << 20);
+    let heap_size = || -> usize {
+        let shards = table.shards.iter();
+        shards.map(|shard| shard.read().heap_size()).sum()
+    };
+    for number in 0..COUNT {
+        insert(&table, object(number, 200, 10));
+    }
+    let stays = |number: &u16| number % 50 == 3;
+    for number in (0..COUNT).filter(|number| !stays(number)) {
+        assert!(remove(&table, number));
+    }
+    let uncharged = table.shards.len() * Shard::UNCHARGED;
+    assert!(heap_size() <= uncharged + table.len() * 3 * Object::OVERHEAD);
+    check_sums(&table);
+    for number in (0..COUNT).filter(stays) {
+        assert_eq!(status(&table, number), Some(200));
+        assert!(number % 100 == 3 || remove(&table, number));
+    }
+    // What is left can be evicted, and there is room for as many as before.
+    while table.evict() {}
+    assert_eq!((table.len(), table.weight()), (0, 0));
+    for number in 0..COUNT {
+        insert(&table, object(number, 200, 10));
+    }
+    assert_eq!(table.len(), usize::from(COUNT));
+    check_sums(&table);
+}
+
+#[test]
+fn an_iteration_misses_none_in_a_table_that_shrinks() {
+    const COUNT: u16 = 20_000;
+    let table = Table::new(4 << 20);
+    for number in 0..COUNT {
+        insert(&table, object(number, 200, 10));
+    }
+    let before = table.shards[0].read().slots.len();
+    let mut seen = std::collections::HashSet::new();
+    for (step, object) in table.iter().enumerate() {
+        seen.insert(object.key().to_vec());
+        if step == usize::from(COUNT) / 3 {
+            let others = (0..COUNT).filter(|number| number % 50 != 3);
+            others.for_each(|number| assert!(remove(&table, number)));
+        }
+    }
+    assert!(table.shards[0].read().slots.len() < before / 8);
+    let mut stayed = (0..COUNT).filter(|number| number % 50 == 3).map(key);
+    assert!(stayed.all(|key| seen.contains(&key)));
 }
 
 #[test]
