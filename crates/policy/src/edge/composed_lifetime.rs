@@ -1,6 +1,6 @@
 //! The lifetime of a composed page, and its fields.
 
-use xxhash_rust::xxh3::Xxh3;
+use std::fmt::Write;
 
 use crate::directives::{self, Directive, ResponseDirectives};
 use crate::fields::{Fields, FieldsBuf, is_one_of};
@@ -39,7 +39,7 @@ const RESTRICTIONS: [(u8, &str); 6] = [
 ];
 
 /// The fields of the shell that are wrong for a composed page: validators, digests, ranges and lifetimes of its own.
-const LEFT_OUT: [&str; 14] = [
+const LEFT_OUT: [&str; 15] = [
     "accept-ranges",
     "age",
     "cache-control",
@@ -52,9 +52,13 @@ const LEFT_OUT: [&str; 14] = [
     "last-modified",
     "pragma",
     "repr-digest",
+    "surrogate-control",
     "use-as-dictionary",
     "x-accel-expires",
 ];
+
+/// The end of the names of fields by which one cache in particular is controlled.
+const TARGETED: &[u8] = b"-cache-control";
 
 impl ComposedLifetime {
     /// The lifetime of a fragment that is not there when the head of its page is sent.
@@ -143,21 +147,23 @@ impl ComposedLifetime {
 
     /// Returns the directives of a page with this lifetime.
     pub fn cache_control(self) -> String {
-        self.directives().join(", ")
-    }
-
-    fn directives(self) -> Vec<String> {
-        let restrictions = RESTRICTIONS.iter().filter(|(bit, _)| self.has(*bit));
-        let mut all: Vec<_> = restrictions.map(|(_, word)| (*word).to_owned()).collect();
-        if self.is_public && !self.is_private() {
-            all.push("public".to_owned());
-        }
-        if !self.has(NO_CACHE) && !self.has(NO_STORE) {
-            all.push(format!("max-age={}", self.max_age));
-            if self.has_shared_age && !self.is_private() {
-                all.push(format!("s-maxage={}", self.shared_age));
+        let mut all = String::new();
+        for (bit, word) in RESTRICTIONS {
+            if self.has(bit) {
+                all += word;
+                all += ", ";
             }
         }
+        if self.is_public && !self.is_private() {
+            all += "public, ";
+        }
+        if !self.has(NO_CACHE) && !self.has(NO_STORE) {
+            let _infallible = write!(all, "max-age={}, ", self.max_age);
+            if self.has_shared_age && !self.is_private() {
+                let _infallible = write!(all, "s-maxage={}, ", self.shared_age);
+            }
+        }
+        all.truncate(all.len().saturating_sub(2));
         all
     }
 
@@ -166,18 +172,10 @@ impl ComposedLifetime {
     }
 }
 
-/// Returns the entity tag of a page composed of these parts. It is weak: encodings of the page have the same.
-pub fn composed_tag(parts: impl Iterator<Item = impl AsRef<[u8]>>) -> String {
-    let mut page = Xxh3::new();
-    parts.for_each(|part| page.update(part.as_ref()));
-    format!("W/\"mc-{:016x}\"", page.digest())
-}
-
-/// Returns true for the fields in [`LEFT_OUT`], and for those by which one cache in particular is controlled.
+/// Returns true for the fields in [`LEFT_OUT`], and for those whose names end with [`TARGETED`].
 fn is_left_out(name: &[u8]) -> bool {
-    is_one_of(name, &LEFT_OUT)
-        || name.eq_ignore_ascii_case(b"surrogate-control")
-        || name.to_ascii_lowercase().ends_with(b"-cache-control")
+    let end = name.last_chunk::<{ TARGETED.len() }>();
+    is_one_of(name, &LEFT_OUT) || end.is_some_and(|end| end.eq_ignore_ascii_case(TARGETED))
 }
 
 #[cfg(test)]
@@ -195,7 +193,7 @@ mod tests {
     }
 
     fn written(lifetime: ComposedLifetime) -> String {
-        lifetime.directives().join(", ")
+        lifetime.cache_control()
     }
 
     #[test]

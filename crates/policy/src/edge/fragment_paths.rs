@@ -2,7 +2,7 @@
 
 use crate::key::{Scheme, split_query};
 use crate::patterns::Patterns;
-use crate::readings::readings;
+use crate::readings::{is_plain, readings};
 use crate::reference::resolve;
 
 /// The paths of fragments.
@@ -75,6 +75,9 @@ impl FragmentPaths {
         }
         if !self.0.matches(path) {
             return Err(FragmentRefusal::Path);
+        }
+        if is_plain(path) {
+            return Ok(target);
         }
         let all = readings(path).ok_or(FragmentRefusal::AmbiguousPath)?;
         if !all.iter().all(|one| self.0.matches(one)) {

@@ -8,6 +8,7 @@
 
 mod attributes;
 mod composed_lifetime;
+mod composed_tag;
 mod cutter;
 mod entities;
 mod fragment_paths;
@@ -19,7 +20,8 @@ mod server_side;
 mod surrogate;
 mod tag;
 
-pub use composed_lifetime::{ComposedLifetime, composed_tag};
+pub use composed_lifetime::ComposedLifetime;
+pub use composed_tag::{ComposedTag, text_digest};
 pub use cutter::{Cut, Cutter, LONGEST_TAG};
 pub use fragment_paths::{FragmentPaths, FragmentRefusal};
 pub use fragment_request::fragment_request;

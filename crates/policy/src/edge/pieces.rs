@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::composed_tag::text_digest;
 use super::cutter::{Cut, Cutter};
 use super::include::Include;
 
@@ -11,6 +12,7 @@ pub struct PagePieces {
     pieces: Vec<PagePiece>,
     malformed: usize,
     surplus: usize,
+    text_digest: u64,
 }
 
 /// A part of a page.
@@ -59,8 +61,15 @@ impl PagePieces {
                 Cut::Incomplete => break,
             };
         }
+        if is_plain {
+            return None;
+        }
         pieces.pieces.shrink_to_fit();
-        (!is_plain).then_some(pieces)
+        pieces.text_digest = text_digest(pieces.parts().filter_map(|piece| match piece {
+            PagePiece::Text(range) => body.get(range.clone()),
+            PagePiece::Hole(_) => None,
+        }));
+        Some(pieces)
     }
 
     /// Adds text to the text before it, if that ends where it begins.
@@ -92,6 +101,11 @@ impl PagePieces {
     /// Number of tags beyond [`MOST_FRAGMENTS`].
     pub const fn surplus(&self) -> usize {
         self.surplus
+    }
+
+    /// Digest of all texts.
+    pub const fn text_digest(&self) -> u64 {
+        self.text_digest
     }
 
     /// Memory that is used in addition to the page, in bytes.

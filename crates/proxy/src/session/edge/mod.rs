@@ -56,7 +56,8 @@ impl PageComposer {
 
     fn composed(&self, mut shell: Response) -> ComposedPage {
         if self.0.is_head() {
-            head::put_unknown(&mut shell);
+            shell.fields = Some(FieldBlock::from(head::unknown(&shell)));
+            (shell.age, shell.length, shell.body) = (None, None, Body::Empty);
             return ComposedPage::Complete(shell);
         }
         let gzip = GzipPage::of(&shell);

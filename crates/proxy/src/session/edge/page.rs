@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use microcache_engine::{Body, GzipPage, Response};
-use microcache_policy::edge::{PagePiece, PagePieces, composed_tag};
+use microcache_policy::edge::{ComposedTag, PagePiece, PagePieces, text_digest};
+use microcache_policy::{Coding, FieldBlock};
 
 use super::arriving_shell::ArrivingShell;
 use super::composition::Composition;
@@ -25,6 +26,8 @@ pub(super) struct PendingPage {
     /// Its response, without the body.
     shell: Response,
     parts: VecDeque<PagePart>,
+    /// Digest of its texts, if the page is stored.
+    text_digest: Option<u64>,
     /// The rest of its body.
     rest: Option<ArrivingShell>,
     /// Writer of a page that is sent in gzip.
@@ -46,6 +49,7 @@ impl PendingPage {
         });
         Self {
             parts: parts.collect(),
+            text_digest: Some(pieces.text_digest()),
             request: Arc::clone(request),
             shell,
             rest: None,
@@ -62,6 +66,7 @@ impl PendingPage {
     pub(super) fn arriving(request: &Arc<PageRequest>, shell: Response, body: Body) -> Self {
         Self {
             parts: VecDeque::new(),
+            text_digest: None,
             request: Arc::clone(request),
             shell,
             rest: Some(ArrivingShell::new(body)),
@@ -122,38 +127,46 @@ impl PendingPage {
         }
         let length = self.length();
         let cookies = self.cookies();
+        let text_digest = self.text_digest;
         let mut response = self.shell;
-        if length.is_none() {
-            head::put_unknown(&mut response);
-        } else {
-            let fragments = fragments_of(&self.parts).filter_map(PendingFragment::fragment);
-            head::put_known(&mut response, fragments);
-        }
-        head::add_cookies(&mut response, &cookies);
+        let mut fields = match length {
+            None => head::unknown(&response),
+            Some(_) => {
+                let fragments = fragments_of(&self.parts).filter_map(PendingFragment::fragment);
+                head::known(&response, fragments)
+            }
+        };
+        head::add_cookies(&mut fields, &cookies);
         response.age = None;
         let sent = match &self.gzip {
             None => length,
             Some(gzip) => {
-                head::put_gzip(&mut response);
+                fields.push("Content-Encoding", Coding::Gzip.as_str());
                 length.map(|_| {
                     gzip.whole_length(fragments_of(&self.parts).map(PendingFragment::length))
                 })
             }
         };
         response.length = sent.map(|length| length as u64);
-        match length {
+        response.body = match length {
             Some(length) if length <= MOST_JOINED => {
-                let tag = composed_tag(self.parts.iter().filter_map(PagePart::bytes));
-                if !cookies.is_empty() || !head::is_confirmed(&mut response, &self.request, &tag) {
-                    response.body =
-                        Body::Full(joined(&self.parts, sent.unwrap_or(length), self.gzip));
+                let has_tag = response.status == 200 && cookies.is_empty();
+                if has_tag {
+                    fields.push("ETag", tag_of(&self.parts, text_digest));
+                }
+                if has_tag && head::is_current(&self.request, fields.fields()) {
+                    head::confirm(&mut response, &mut fields);
+                    Body::Empty
+                } else {
+                    Body::Full(joined(&self.parts, sent.unwrap_or(length), self.gzip))
                 }
             }
             _ => {
                 let body = Composition::new(self.request, self.parts, self.rest, self.gzip);
-                response.body = Body::Stream(Box::new(body));
+                Body::Stream(Box::new(body))
             }
-        }
+        };
+        response.fields = Some(FieldBlock::from(fields));
         response
     }
 
@@ -168,6 +181,22 @@ impl PendingPage {
         let cookies = fragments.flat_map(Fragment::cookies);
         cookies.map(Bytes::copy_from_slice).collect()
     }
+}
+
+/// Returns the entity tag of a page whose parts are all there.
+fn tag_of(parts: &VecDeque<PagePart>, digest: Option<u64>) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        PagePart::Text(text) => Some(&text[..]),
+        PagePart::Fragment(_) => None,
+    });
+    let mut tag = ComposedTag::new(digest.unwrap_or_else(|| text_digest(texts)));
+    for part in parts {
+        match part {
+            PagePart::Text(text) => tag.add_text(text.len()),
+            PagePart::Fragment(_) => tag.add_fragment(part.bytes().map_or(&[], |it| it)),
+        }
+    }
+    tag.written()
 }
 
 /// Joins the parts of a page that are all there. `length` is that of the whole.
