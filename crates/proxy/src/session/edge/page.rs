@@ -129,12 +129,11 @@ impl PendingPage {
         let cookies = self.cookies();
         let text_digest = self.text_digest;
         let mut response = self.shell;
-        let mut fields = match length {
-            None => head::unknown(&response),
-            Some(_) => {
-                let fragments = fragments_of(&self.parts).filter_map(PendingFragment::fragment);
-                head::known(&response, fragments)
-            }
+        let mut fields = if length.is_none() {
+            head::unknown(&response)
+        } else {
+            let fragments = fragments_of(&self.parts).filter_map(PendingFragment::fragment);
+            head::known(&response, fragments)
         };
         head::add_cookies(&mut fields, &cookies);
         response.age = None;
