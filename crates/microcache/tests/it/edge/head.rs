@@ -161,10 +161,12 @@ fn a_page_in_memory_has_a_validator_and_a_length() {
     assert_eq!((unchanged.status, unchanged.body.len()), (304, 0));
     assert_eq!(unchanged.field("etag"), Some(&*tag));
     assert_eq!(unchanged.field("content-length"), None);
+    // The date of the page in memory says nothing about its fragments.
+    let since = response.field("date").expect("a date");
     for other in [
         "If-None-Match: \"shell\"",
         "If-None-Match: \"part\"",
-        "If-Modified-Since: Fri, 02 Jan 2026 00:00:00 GMT",
+        &format!("If-Modified-Since: {since}"),
     ] {
         proxy.get_with("/", &[other]).assert_is(200, "<p>menu</p>");
     }
