@@ -9,10 +9,12 @@ from pathlib import Path
 
 from rig import machine, peers, servers
 from rig.errors import RigError
+from rig.pace import Pace
 from rig.report import grid
 
 SUBJECT = "microcache"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PACE = Pace()
 
 
 def parser(description, page, contenders):
@@ -98,7 +100,7 @@ def turns(contenders, rounds):
     """Every server once per round, each round beginning with another one, so that no server always follows the same one."""
     for number in range(rounds):
         first = number % max(1, len(contenders))
-        yield from contenders[first:] + contenders[:first]
+        yield from PACE.steady(contenders[first:] + contenders[:first], log)
 
 
 def page(title, body, rig, programs, load, noise):
@@ -115,7 +117,7 @@ The set-up, the method and the tuning of each peer are described in [compare/REA
 ## Machine and programs
 
 {machine.description()}; at most {rig.file_limit:,} open files per process.
-Before the run, other programs used {noise:.0%} of its cores.
+Before the run, other programs used {noise:.0%} of its cores.{PACE.text()}
 
 {grid(["program", "version", "from"], versions)}
 ## Commands
