@@ -18,37 +18,42 @@ PATIENCE_SECONDS = 0.2
 # Paces within this factor are one.
 TOLERANCE = 1.5
 LONGEST_WAIT_SECONDS = 60
-PAUSE_SECONDS = 1
+PAUSE_SECONDS = 5
 
 
 class Pace:
-    """The pace at the first round, and the rounds that were measured at another one."""
+    """The paces before and after each round."""
 
     def __init__(self):
-        self.nanoseconds, self.rounds, self.uneven = None, 0, 0
+        self.awaited, self.rounds = None, []
 
     def steady(self, contenders, log):
-        """Every contender once, each at the pace of the first one if that returns in time."""
+        """Every contender once, each at the pace of the one before it if that returns in time."""
         for contender in contenders:
-            self.nanoseconds = self.nanoseconds or now()
-            if not self.is_usual():
-                log("the machine has another pace; waiting")
-            end = time.monotonic() + LONGEST_WAIT_SECONDS
-            while not self.is_usual() and time.monotonic() < end:
-                time.sleep(PAUSE_SECONDS)
-            was_usual = self.is_usual()
+            before = self.awaited_pace(log)
             yield contender
-            self.rounds += 1
-            self.uneven += not (was_usual and self.is_usual())
+            self.rounds.append((before, now()))
 
-    def is_usual(self):
-        seen = now()
-        return not seen or not self.nanoseconds or 1 / TOLERANCE < seen / self.nanoseconds < TOLERANCE
+    def awaited_pace(self, log):
+        end = time.monotonic() + LONGEST_WAIT_SECONDS
+        while not are_one(pace := now(), self.awaited) and time.monotonic() < end:
+            log(f"a cache line takes {pace:.0f} ns from core to core and back instead of {self.awaited:.0f}; waiting")
+            time.sleep(PAUSE_SECONDS)
+        self.awaited = pace
+        return pace
 
     def text(self):
-        if not self.nanoseconds:
+        known = [pace for paces in self.rounds for pace in paces if pace]
+        if not known:
             return ""
-        return f"\nA cache line took {self.nanoseconds:.0f} ns from core to core and back; {self.uneven} of {self.rounds} rounds were measured at another pace."
+        usual = median(known)
+        uneven = sum(not all(are_one(pace, usual) for pace in paces) for paces in self.rounds)
+        return f"\nA cache line took {usual:.0f} ns from core to core and back; {uneven} of {len(self.rounds)} rounds were measured at another pace."
+
+
+def are_one(pace, other):
+    """Whether two paces are one, as far as they are known."""
+    return not pace or not other or 1 / TOLERANCE < pace / other < TOLERANCE
 
 
 def now():
