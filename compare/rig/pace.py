@@ -69,14 +69,15 @@ def exchanged(here, there):
     child = os.fork()
     if child == 0:
         os.sched_setaffinity(0, {there})
-        os._exit(0 if all(reached(shared, 2 * (turn % 64) + 1) for turn in range(EXCHANGES)) else 1)
+        answer(shared)
+        os._exit(0)
     os.sched_setaffinity(0, {here})
     times = []
     try:
         for turn in range(EXCHANGES):
             began = time.perf_counter_ns()
             shared[0] = 2 * (turn % 64) + 1
-            if not reached(shared, 2 * (turn % 64) + 2, answer=False):
+            if not has_become(shared, 2 * (turn % 64) + 2):
                 return None
             times.append(time.perf_counter_ns() - began)
     finally:
@@ -85,12 +86,18 @@ def exchanged(here, there):
     return median(times)
 
 
-def reached(shared, value, answer=True):
-    """Spins until the first byte has this value, and then answers with the next one. False if that takes too long."""
+def answer(shared):
+    """Replaces each value of the first byte by the next one."""
+    for turn in range(EXCHANGES):
+        if not has_become(shared, 2 * (turn % 64) + 1):
+            return
+        shared[0] = 2 * (turn % 64) + 2
+
+
+def has_become(shared, value):
+    """Spins until the first byte has this value. False if that takes too long."""
     end = time.perf_counter() + PATIENCE_SECONDS
     while shared[0] != value:
         if time.perf_counter() > end:
             return False
-    if answer:
-        shared[0] = value + 1
     return True

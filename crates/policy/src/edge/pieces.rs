@@ -65,10 +65,7 @@ impl PagePieces {
             return None;
         }
         pieces.pieces.shrink_to_fit();
-        pieces.text_digest = text_digest(pieces.parts().filter_map(|piece| match piece {
-            PagePiece::Text(range) => body.get(range.clone()),
-            PagePiece::Hole(_) => None,
-        }));
+        pieces.text_digest = text_digest(pieces.texts(body));
         Some(pieces)
     }
 
@@ -83,6 +80,14 @@ impl PagePieces {
     /// Iterates over the parts in their order.
     pub fn parts(&self) -> impl Iterator<Item = &PagePiece> {
         self.pieces.iter()
+    }
+
+    /// Iterates over the texts of a body that was divided into these pieces.
+    pub fn texts<'a>(&self, body: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        self.parts().filter_map(|piece| match piece {
+            PagePiece::Text(range) => Some(&body[range.clone()]),
+            PagePiece::Hole(_) => None,
+        })
     }
 
     /// Iterates over the fragments in their order.

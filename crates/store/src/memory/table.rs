@@ -19,7 +19,7 @@ pub(super) struct Table {
     shards: Box<[RwLock<Shard>]>,
     hasher: RandomState,
     capacity: u64,
-    /// What all objects are charged, and the spare memory of the shards.
+    /// Sum of the charges of all objects, and of the spare memory of the shards.
     weight: AtomicU64,
     /// Approximate weight of the objects on probation in all shards.
     on_probation: AtomicU64,

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use http::{Method, Version};
 use microcache_engine::{Body, Frame, Request, RequestHead, Response, RouteId};
 use microcache_policy::compression::may_be_user_specific;
-use microcache_policy::edge::{EdgeMode, Include, PagePiece, PagePieces, fragment_request};
+use microcache_policy::edge::{EdgeMode, Include, PagePieces, fragment_request};
 use microcache_policy::key::split_query;
 use microcache_policy::{FieldsBuf, Time};
 use tokio::time::timeout;
@@ -352,9 +352,5 @@ fn without_tags(text: &[u8]) -> Bytes {
     let Some(pieces) = PagePieces::of(text) else {
         return Bytes::copy_from_slice(text);
     };
-    let texts = pieces.parts().filter_map(|piece| match piece {
-        PagePiece::Text(range) => Some(&text[range.clone()]),
-        PagePiece::Hole(_) => None,
-    });
-    texts.collect::<Vec<_>>().concat().into()
+    pieces.texts(text).collect::<Vec<_>>().concat().into()
 }
