@@ -9,12 +9,11 @@ from pathlib import Path
 
 from rig import machine, peers, servers
 from rig.errors import RigError
-from rig.pace import Pace
+from rig.pace import PACE
 from rig.report import grid
 
 SUBJECT = "microcache"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-PACE = Pace()
 
 
 def parser(description, page, contenders):

@@ -42,6 +42,22 @@ class Pace:
         self.awaited = pace
         return pace
 
+    @property
+    def number(self):
+        """The number of the round under way."""
+        return len(self.rounds)
+
+    def known(self, numbers):
+        """The paces at which these rounds began and ended, as far as they are known."""
+        return {pace for number in numbers for pace in self.of(number) if pace}
+
+    def is_at(self, number, pace):
+        """Whether a round is known to have begun and ended at this pace."""
+        return all(one and are_one(one, pace) for one in self.of(number))
+
+    def of(self, number):
+        return self.rounds[number] if number < len(self.rounds) else ()
+
     def text(self):
         known = [pace for paces in self.rounds for pace in paces if pace]
         if not known:
@@ -101,3 +117,7 @@ def has_become(shared, value):
         if time.perf_counter() > end:
             return False
     return True
+
+
+# One machine, one pace: of all rounds of a run.
+PACE = Pace()

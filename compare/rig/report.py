@@ -1,7 +1,12 @@
 """From samples to tables."""
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from rig.pace import PACE
+
+# What a page says of its tables.
+LEFT_OUT = "Rounds at another pace than most of a table are left out where each server has others."
 
 
 @dataclass(frozen=True)
@@ -9,6 +14,7 @@ class Sample:
     """One round of load on one server."""
     cpu_micros: float
     rate: float
+    number: int = field(default_factory=lambda: PACE.number)
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,19 @@ class Table:
     def add(self, server, sample):
         self.samples.setdefault(server, []).append(sample)
 
+    def even(self):
+        """The samples at the pace at which all servers were measured most often; all of them if there is no such pace."""
+        paces = PACE.known({sample.number for samples in self.samples.values() for sample in samples})
+        at_one = [{server: [sample for sample in samples if PACE.is_at(sample.number, pace)] for server, samples in self.samples.items()}
+                  for pace in sorted(paces)]
+        complete = [samples for samples in at_one if all(samples.values())]
+        return max(complete, key=lambda samples: sum(map(len, samples.values())), default=self.samples)
+
     def cpu(self, server):
-        return Spread.of([sample.cpu_micros for sample in self.samples[server]])
+        return Spread.of([sample.cpu_micros for sample in self.even()[server]])
+
+    def rate(self, server):
+        return Spread.of([sample.rate for sample in self.even()[server]])
 
     def ratio(self, server, other):
         """Median over median, or None where one of them was not measured."""
@@ -60,7 +77,7 @@ class Table:
 
     def rows(self, subject):
         for server in self.samples:
-            cpu, rate = self.cpu(server), Spread.of([sample.rate for sample in self.samples[server]])
+            cpu, rate = self.cpu(server), self.rate(server)
             yield [server, times(self.ratio(subject, server)), times(self.ratio(server, "floor")), cpu.text(2 if cpu.median < 100 else 1), rate.text(0)]
 
     def markdown(self, subject):
