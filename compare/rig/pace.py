@@ -47,9 +47,12 @@ class Pace:
         """The number of the round under way."""
         return len(self.rounds)
 
-    def known(self, numbers):
-        """The paces at which these rounds began and ended, as far as they are known."""
-        return {pace for number in numbers for pace in self.of(number) if pace}
+    def even(self, rounds):
+        """The rounds of each server at the pace at which most were measured; all of them if some server has none at any pace."""
+        paces = {pace for of_server in rounds.values() for one in of_server for pace in self.of(one.number) if pace}
+        at_one = [{server: [one for one in of_server if self.is_at(one.number, pace)] for server, of_server in rounds.items()} for pace in sorted(paces)]
+        complete = [at for at in at_one if all(at.values())]
+        return max(complete, key=lambda at: sum(map(len, at.values())), default=rounds)
 
     def is_at(self, number, pace):
         """Whether a round is known to have begun and ended at this pace."""

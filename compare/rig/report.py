@@ -48,19 +48,11 @@ class Table:
     def add(self, server, sample):
         self.samples.setdefault(server, []).append(sample)
 
-    def even(self):
-        """The samples at the pace at which all servers were measured most often; all of them if there is no such pace."""
-        paces = PACE.known({sample.number for samples in self.samples.values() for sample in samples})
-        at_one = [{server: [sample for sample in samples if PACE.is_at(sample.number, pace)] for server, samples in self.samples.items()}
-                  for pace in sorted(paces)]
-        complete = [samples for samples in at_one if all(samples.values())]
-        return max(complete, key=lambda samples: sum(map(len, samples.values())), default=self.samples)
-
     def cpu(self, server):
-        return Spread.of([sample.cpu_micros for sample in self.even()[server]])
+        return Spread.of([sample.cpu_micros for sample in PACE.even(self.samples)[server]])
 
     def rate(self, server):
-        return Spread.of([sample.rate for sample in self.even()[server]])
+        return Spread.of([sample.rate for sample in PACE.even(self.samples)[server]])
 
     def ratio(self, server, other):
         """Median over median, or None where one of them was not measured."""
