@@ -1,8 +1,8 @@
 //! The fields by which an origin and a surrogate agree on the tags of a page (W3C NOTE edge-arch).
 
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
-use crate::fields::{Fields, FieldsBuf};
+use crate::fields::{Fields, FieldsBuf, split_list};
 use crate::targeted::SURROGATE_CONTROL;
 
 /// The field that announces [`CAPABILITY`] to origins.
@@ -25,7 +25,8 @@ struct ContentDirective<'a> {
 }
 
 impl<'a> ContentDirective<'a> {
-    /// Reads a member of `Surrogate-Control`; `None` if it is another directive, or addresses another surrogate.
+    /// Reads a member of `Surrogate-Control`; `None` if it is another directive, addresses another surrogate, or has
+    /// quotes or escapes in the languages.
     fn read(member: &'a [u8]) -> Option<Self> {
         let at = memchr(b'=', member)?;
         if !member[..at].trim_ascii().eq_ignore_ascii_case(b"content") {
@@ -44,7 +45,8 @@ impl<'a> ContentDirective<'a> {
             Some(name) => name.trim_ascii().eq_ignore_ascii_case(DEVICE),
             None => recipient.is_empty(),
         };
-        is_ours.then_some(Self {
+        let is_plain = memchr2(b'"', b'\\', languages).is_none();
+        (is_ours && is_plain).then_some(Self {
             languages,
             recipient,
         })
@@ -74,7 +76,8 @@ pub fn announces_tags(response: Fields<'_>) -> bool {
     members.any(|member| ContentDirective::read(member).is_some_and(ContentDirective::has_tags))
 }
 
-/// Removes the announcement of tags that are replaced here. Directives for other surrogates stay.
+/// Removes the announcement of tags that are replaced here. Directives for other surrogates stay, except those with a
+/// quoted string that does not end: it would take in the directive behind it.
 pub fn remove_announcement(response: &mut FieldsBuf) {
     if !announces_tags(response.fields()) {
         return;
@@ -83,13 +86,18 @@ pub fn remove_announcement(response: &mut FieldsBuf) {
     let left: Vec<Vec<u8>> = members
         .filter_map(|member| match ContentDirective::read(member) {
             Some(content) => content.without_tags(),
-            None => Some(member.to_vec()),
+            None => ends_all_strings(member).then(|| member.to_vec()),
         })
         .collect();
     response.remove(SURROGATE_CONTROL);
     if !left.is_empty() {
         response.push(SURROGATE_CONTROL, left.join(&b", "[..]));
     }
+}
+
+/// Returns true if a member remains one when another follows.
+fn ends_all_strings(member: &[u8]) -> bool {
+    split_list(&[member, b",x"].concat()).nth(1).is_some()
 }
 
 fn is_language(name: &[u8]) -> bool {
@@ -121,6 +129,8 @@ mod tests {
             ("Surrogate-Control: content=\"ESI/1.0\"x", false),
             ("Surrogate-Control: content=\"ESI/1.1\"", false),
             ("Surrogate-Control: content=\"ESI/1.0", false),
+            ("Surrogate-Control: content=ESI/1.0 X\"Y\"", false),
+            ("Surrogate-Control: content=\"ESI/1.0 \\X\"", false),
             ("Surrogate-Control: content", false),
             ("Surrogate-Control: x=\"content=ESI/1.0\"", false),
             ("Surrogate-Control: no-store, max-age=5", false),
@@ -155,6 +165,14 @@ mod tests {
             (
                 "surrogate-control: no-store",
                 "surrogate-control: no-store\r\n",
+            ),
+            (
+                "Surrogate-Control: content=\"ESI/1.0\", a=\"b\", c=\"\nSurrogate-Control: d=\", content=ESI/1.0",
+                "Surrogate-Control: a=\"b\"\r\n",
+            ),
+            (
+                "Surrogate-Control: content=ESI/1.0 a\"b, c, content=ESI/1.0 a\"b, content=ESI/1.0",
+                "Surrogate-Control: content=ESI/1.0 a\"b, c, content=ESI/1.0 a\"b\r\n",
             ),
         ] {
             let mut response = fields(lines);
