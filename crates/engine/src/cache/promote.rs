@@ -86,6 +86,7 @@ impl Cache {
         request: &OriginView<'_>,
         is_usable: impl FnOnce(&Stored) -> bool,
     ) -> Option<(Hit, Detail)> {
+        let _search = self.purges.begin_search(key);
         let purges = self.flights.purges(key);
         let found = self.tiers.try_find(key, request)?;
         let tier = Detail::Tier(found.tier());
@@ -112,6 +113,7 @@ impl Cache {
         request: &OriginView<'_>,
         scope: TierScope,
     ) -> TierSearch {
+        let _search = self.purges.begin_search(leader.key());
         let lookup = match scope {
             TierScope::Everywhere => self.tiers.find(leader.key(), request).await,
             TierScope::InSharedTiers => self.tiers.find_shared(leader.key(), request).await,
@@ -133,6 +135,7 @@ impl Cache {
         key: &[u8],
         request: &OriginView<'_>,
     ) -> Option<TierHit> {
+        let _search = self.purges.begin_search(key);
         let found = self.tiers.look(key, request).await?;
         Some(self.found(key, found, request.rules)).filter(|found| !found.is_purged)
     }
@@ -143,6 +146,7 @@ impl Cache {
         key: &[u8],
         request: &OriginView<'_>,
     ) -> Option<TierHit> {
+        let _search = self.purges.begin_search(key);
         let found = self.tiers.look_shared(key, request).await?;
         Some(self.found(key, found, request.rules)).filter(|found| !found.is_purged)
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use foldhash::fast::RandomState;
 use microcache_policy::Time;
@@ -22,13 +22,29 @@ const COST: usize = 96;
 const MAX_PARTS: usize = 256 * 1024;
 const MIN_PARTS: usize = 16 * 1024;
 
+/// Counters of searches under way. Keys that share one only keep a purge longer than necessary.
+const SEARCH_COUNTERS: usize = 1024;
+
 /// The purged keys.
 #[derive(Debug)]
 pub(crate) struct Purges {
     max_keys: usize,
     records: RwLock<PurgedKeys>,
     any: AtomicBool,
+    /// Searches of the tiers under way, by part of the key space.
+    searches: Box<[AtomicU32]>,
     hasher: RandomState,
+}
+
+/// A search of the tiers for a key, from before they are read until what they have is checked. Meanwhile no purge of
+/// the key is withdrawn: the search may have read an entry before it was removed.
+#[derive(Debug)]
+pub(crate) struct PurgeGuard<'a>(&'a AtomicU32);
+
+impl Drop for PurgeGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
 }
 
 #[derive(Debug)]
@@ -57,8 +73,16 @@ impl Purges {
                 parts: Vec::new(),
             }),
             any: AtomicBool::default(),
+            searches: (0..SEARCH_COUNTERS).map(|_| AtomicU32::new(0)).collect(),
             hasher: RandomState::default(),
         }
+    }
+
+    /// Begins a search of the tiers.
+    pub(crate) fn begin_search(&self, key: &[u8]) -> PurgeGuard<'_> {
+        let searches = self.searches_of(self.hasher.hash_one(key));
+        searches.fetch_add(1, Ordering::SeqCst);
+        PurgeGuard(searches)
     }
 
     /// Records a purge of every fetch of this key begun up to `now`.
@@ -74,9 +98,12 @@ impl Purges {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Drops the purge of that time: no entry is left that it covers.
+    /// Drops the purge of that time, if no search is under way: no entry is left in the tiers that it covers.
     pub(crate) fn withdraw(&self, key: &[u8], noted: Time) {
         let hash = self.hasher.hash_one(key);
+        if self.searches_of(hash).load(Ordering::SeqCst) > 0 {
+            return;
+        }
         let mut records = self.records.write();
         if records.keys.get(&hash) == Some(&noted) {
             records.take(hash);
@@ -94,6 +121,10 @@ impl Purges {
         let of_part = records.parts.get(records.part_of(hash));
         let is_covered = |at: &Time| *at > Time::default() && began <= *at;
         of_key.is_some_and(is_covered) || of_part.is_some_and(is_covered)
+    }
+
+    fn searches_of(&self, hash: u64) -> &AtomicU32 {
+        &self.searches[hash as usize % SEARCH_COUNTERS]
     }
 }
 
@@ -140,6 +171,20 @@ mod tests {
         assert!(!purges.covers(b"b", Time::from_secs(1)));
         purges.note(b"a", Time::from_secs(7));
         assert!(purges.covers(b"a", Time::from_secs(6)));
+    }
+
+    #[test]
+    fn a_purge_is_not_withdrawn_during_a_search() {
+        let purges = Purges::new(usize::MAX);
+        let noted = Time::from_secs(5);
+        purges.note(b"a", noted);
+        let (first, second) = (purges.begin_search(b"a"), purges.begin_search(b"a"));
+        drop(first);
+        purges.withdraw(b"a", noted);
+        assert!(purges.covers(b"a", Time::from_secs(1)));
+        drop(second);
+        purges.withdraw(b"a", noted);
+        assert!(!purges.covers(b"a", Time::from_secs(1)));
     }
 
     #[test]
