@@ -181,7 +181,9 @@ impl World {
             match look.found {
                 Ok(found) => {
                     if !found.is_purged {
-                        self.check_answer(at, look.url, found.stored(), look.request.at.step);
+                        // What another process purged was received after the request, if in the same step.
+                        let before = look.request.at.step - 1;
+                        self.check_answer(at, look.url, found.stored(), before);
                         self.processes[at].promote(&look.request, &found.into_hit());
                     }
                 }
