@@ -86,6 +86,9 @@ impl Cache {
         request: &OriginView<'_>,
         is_usable: impl FnOnce(&Stored) -> bool,
     ) -> Option<(Hit, Detail)> {
+        if self.tiers.is_empty() {
+            return None;
+        }
         let _search = self.purges.begin_search(key);
         let purges = self.flights.purges(key);
         let found = self.tiers.try_find(key, request)?;
