@@ -15,7 +15,7 @@
 //! - a fetch or a promotion holds a [`Leader`] (or a [`UnsharedFetch`]) from before the origin or a tier is
 //!   asked. A purge of its key finds it in the table of fetches, and its response is not stored;
 //! - a tier's entry is checked against the time of the key's last purge, since a tier may learn of
-//!   a purge late, or never;
+//!   a purge late, or never. That time is kept while a search of the tiers is under way ([`purges`]);
 //! - a purge of more than one key is a rule ([`Rule`]). Every entry is checked against it once:
 //!   when it is looked up, found in a tier, joined, or committed. A rule that was dropped since a
 //!   fetch began counts as if it had covered that fetch;
